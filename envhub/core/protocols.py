@@ -1,0 +1,47 @@
+"""What an environment and its episodes must be. The hub knows environments through these protocols alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, StepResult, TaskRef
+
+
+@runtime_checkable
+class Episode(Protocol):
+    """One run of a task. Called by one session, one call at a time, in the order reset, step*, close.
+
+    Nothing an agent sends may raise out of ``step``: a model's mistake is a tool message. What does raise (EpisodeError
+    or anything else) is our failure, ends the session and leaves it without a reward.
+    """
+
+    async def reset(self) -> Observation: ...
+
+    async def step(self, message: Message) -> StepResult: ...
+
+    async def close(self) -> None:
+        """Free everything the episode holds. Idempotent; may be called at any time, also while ``step`` was cancelled."""
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A family of tasks. One instance serves every session of a worker."""
+
+    def info(self) -> EnvironmentInfo:
+        """Cheap and constant for the life of the instance."""
+
+    async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> Episode:
+        """Prepare a task. ``options`` holds every option (defaults filled in). Frees what it took if it raises.
+
+        Raises TaskNotFoundError, TaskUnusableError, InvalidRequestError (a bad option), UnavailableError, EpisodeError.
+        """
+
+    def solution(self, task: TaskRef) -> Sequence[Message] | None:
+        """Assistant messages that earn the full reward, or None when no reference solution is known."""
+
+    def lint(self, split: str) -> Iterable[Defect]:
+        """The tasks of a split that are defective, in index order."""
+
+    async def close(self) -> None:
+        """Free everything the environment holds. Idempotent."""

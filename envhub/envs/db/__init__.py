@@ -1,0 +1,1 @@
+"""The DB environment: SQL tasks over a private MySQL-dialect database per episode."""

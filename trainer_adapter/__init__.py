@@ -1,0 +1,1 @@
+"""trainer_adapter: plugs envhub into OpenRLHF's Ray and vLLM stack."""

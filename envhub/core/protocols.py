@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, StepResult, TaskRef
@@ -45,3 +45,15 @@ class Environment(Protocol):
 
     async def close(self) -> None:
         """Free everything the environment holds. Idempotent."""
+
+
+Script = Generator[Message, tuple[Message, ...], None]
+"""Plays an episode: yields assistant messages, is sent the messages that answer each; when it returns, nothing more is said."""
+
+
+@runtime_checkable
+class Exploits(Protocol):
+    """An environment that also knows how its tasks could be paid for without being solved; checked by ``envhub tasks verify``."""
+
+    def exploits(self) -> Mapping[str, Callable[[Observation], Script]]:
+        """By name, the scripts of agents that must hardly ever earn the reward. None of them may know the answer."""

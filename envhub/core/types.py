@@ -133,7 +133,14 @@ class Identity:
     @property
     def digest(self) -> str:
         """12 hex characters that change when any field changes."""
-        record = [self.environment, self.version, self.dataset_hash, self.grading, dict(self.options), self.image_digest]
+        record = [
+            self.environment,
+            self.version,
+            self.dataset_hash,
+            self.grading,
+            dict(self.options),
+            self.image_digest,
+        ]
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -1,0 +1,98 @@
+"""Settings of the programs: defaults, then a TOML file, then ``ENVHUB_*`` variables. Read once, at the composition root.
+
+Invariant: an unknown key or a value of the wrong type stops the program with a text that names it; keys can come from files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+PREFIX = "ENVHUB_"
+_NOT_SETTINGS = ("CONFIG", "REQUIRE", "SHARED", "MYSQL_URL")
+
+
+class ConfigError(Exception):
+    """A setting is missing or wrong; the text says which and what is valid."""
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything the controller, the worker and the clients of the command line can be told.
+
+    ``controllers``: where a worker dials; ``environments``: what it serves, all that are installed when empty.
+    ``environment_settings``: per environment, e.g. ``{"db": {"driver": "mysql", "url": "mysql://..."}}``.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8800
+    client_key: str | None = None
+    worker_key: str | None = None
+    store_url: str = "sqlite:///envhub.db"
+    controllers: tuple[str, ...] = ("http://127.0.0.1:8800",)
+    environments: tuple[str, ...] = ()
+    capacity: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
+    worker_id: Annotated[str, Meta(pattern="^w[a-z0-9]{4,32}$")] | None = None
+    datasets: str | None = None
+    max_step_s: Annotated[float, Meta(gt=0)] = 330.0
+    drain_s: Annotated[float, Meta(ge=0)] = 5.0
+    log_level: str = "INFO"
+    log_format: Annotated[str, Meta(pattern="^(text|json)$")] = "text"
+    environment_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def load(environ: Mapping[str, str], *, environment_names: Collection[str], file: Path | None = None) -> Settings:
+    """Settings from ``environ`` over ``file`` (or the file that ENVHUB_CONFIG names). Raises ConfigError.
+
+    ``ENVHUB_<SETTING>`` sets a setting (lists by commas), ``ENVHUB_<SETTING>_FILE`` reads it from a file, and
+    ``ENVHUB_<ENVIRONMENT>_<KEY>`` sets a key of an environment.
+    """
+    if file is None and PREFIX + "CONFIG" in environ:
+        file = Path(environ[PREFIX + "CONFIG"])
+    values = _from_file(file) if file is not None else {}
+    for name, text in environ.items():
+        if name.startswith(PREFIX) and name[len(PREFIX) :] not in _NOT_SETTINGS:
+            _apply(values, name, text, environment_names)
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"settings: {error}") from None
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read settings from {file}: {error}") from None
+    return values
+
+
+def _apply(values: dict[str, Any], name: str, text: str, environment_names: Collection[str]) -> None:
+    key = name[len(PREFIX) :].lower()
+    if key not in Settings.__struct_fields__ and key.endswith("_file"):
+        key, text = key.removesuffix("_file"), _secret(name, text)
+    if key in Settings.__struct_fields__:
+        values[key] = _split(text) if key in ("controllers", "environments") else text
+        return
+    for environment in environment_names:
+        if key.startswith(environment + "_"):
+            own = values.setdefault("environment_settings", {}).setdefault(environment, {})
+            own[key[len(environment) + 1 :]] = text
+            return
+    valid = ", ".join(PREFIX + each.upper() for each in Settings.__struct_fields__ if each != "environment_settings")
+    raise ConfigError(f"unknown setting {name}; valid: {valid}, ENVHUB_<ENVIRONMENT>_<KEY>")
+
+
+def _secret(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot read {path}: {error}") from None
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

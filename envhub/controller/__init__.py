@@ -1,0 +1,1 @@
+"""The controller: routes sessions to workers. It knows no concrete environment."""

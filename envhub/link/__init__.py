@@ -1,0 +1,1 @@
+"""The controller-worker link: calls, replies and events over one WebSocket that the worker opens, or in process."""

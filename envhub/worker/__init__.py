@@ -1,0 +1,1 @@
+"""The worker: owns live episodes and serves them to controllers."""

@@ -1,0 +1,117 @@
+"""Composition root of the worker: environments from settings, linked to its controllers until it is told to stop.
+
+Invariant: on SIGTERM every session is ended, its sandbox freed and its record offered to a controller before the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import signal
+import string
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from envhub.config import Settings
+from envhub.core.clock import Clock, SystemClock
+from envhub.core.errors import MissingExtraError
+from envhub.core.protocols import Environment
+from envhub.core.types import JSON
+from envhub.envs import registry
+from envhub.link.dial import Address, Dialer
+from envhub.worker.service import WorkerService
+from envhub.worker.table import TableSettings
+
+log = logging.getLogger(__name__)
+
+_ID_LETTERS = string.ascii_lowercase + string.digits
+_STORED_WITHIN_S = 3.0
+
+
+def new_worker_id() -> str:
+    """A name that is never used again."""
+    return "w" + "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+
+
+def make_environments(settings: Settings) -> dict[str, Environment]:
+    """The environments asked for, or all whose packages are installed. Raises MissingExtraError for one that was asked for."""
+    made: dict[str, Environment] = {}
+    for name in settings.environments or registry.names():
+        own: dict[str, JSON] = dict(settings.environment_settings.get(name, {}))
+        if settings.datasets is not None:
+            own.setdefault("datasets", settings.datasets)
+        try:
+            made[name] = registry.create(name, own)
+        except MissingExtraError as error:
+            if settings.environments:
+                raise
+            log.warning("%s", error)
+    return made
+
+
+def build(
+    environments: Mapping[str, Environment], settings: Settings, *, clock: Clock, worker_id: str | None = None
+) -> WorkerService:
+    return WorkerService(
+        environments,
+        worker_id=worker_id or settings.worker_id or new_worker_id(),
+        clock=clock,
+        rng=random.Random(secrets.randbits(64)),
+        settings=TableSettings(capacity=settings.capacity, max_step_s=settings.max_step_s),
+    )
+
+
+@asynccontextmanager
+async def running(service: WorkerService) -> AsyncIterator[None]:
+    """Run the reaper; on the way out end every session."""
+    reaper = asyncio.create_task(service.reap(), name="reaper")
+    try:
+        yield
+    finally:
+        await service.table.shutdown()
+        reaper.cancel()
+        await asyncio.gather(reaper, return_exceptions=True)
+
+
+async def run(settings: Settings) -> None:
+    """The worker program."""
+    clock = SystemClock()
+    service = build(make_environments(settings), settings, clock=clock)
+    rng = random.Random(service.worker_id)
+    addresses = [Address(url, settings.worker_key) for url in settings.controllers]
+    dialers = [Dialer(address, service, clock=clock, rng=rng) for address in addresses]
+    links = [asyncio.create_task(dialer.run(), name="link") for dialer in dialers]
+    log.info("worker %s serves %s", service.worker_id, ", ".join(service.table.environments))
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with running(service):
+        await stopped.wait()
+        await _drain(service, clock, settings.drain_s)
+    await _goodbye(service, clock, dialers)
+    for link in links:
+        link.cancel()
+    await asyncio.gather(*links, return_exceptions=True)
+
+
+async def _drain(service: WorkerService, clock: Clock, limit_s: float) -> None:
+    """Take no new sessions, and give the live ones a moment to end by themselves."""
+    service.table.drain()
+    until = clock.now() + limit_s
+    while service.table.n_slots_taken and clock.now() < until:
+        await clock.sleep(0.1)
+
+
+async def _goodbye(service: WorkerService, clock: Clock, dialers: Iterable[Dialer]) -> None:
+    """Wait a little for the last records to be stored, then take leave."""
+    until = clock.now() + _STORED_WITHIN_S
+    while service.table.unstored() and clock.now() < until:
+        await clock.sleep(0.05)
+    if left := len(service.table.unstored()):
+        log.warning("%d finished episodes could not be handed to a controller", left)
+    for dialer in dialers:
+        await dialer.close("it was stopped")
+    await clock.sleep(0.1)

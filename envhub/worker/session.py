@@ -1,0 +1,433 @@
+"""One live episode: order of turns, repeated calls, limits, lease, and its single end.
+
+Invariants: an episode is stepped by one call at a time and never after its end; it is closed exactly once, before the answer
+that ends it leaves; a repeated turn gets the stored answer; ``truncated`` is set here and nowhere else; a failure of ours ends
+the session with an error and without a reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from envhub import wire
+from envhub.core.clock import Clock
+from envhub.core.errors import (
+    EnvhubError,
+    EpisodeError,
+    EpisodeFailedError,
+    EpisodeTimeoutError,
+    SessionEndedError,
+    SessionLostError,
+    TurnConflictError,
+)
+from envhub.core.protocols import Episode
+from envhub.core.types import JSON, Identity, Message, Observation, StepResult, StopReason, TaskRef
+from envhub.link.frames import SessionNote
+
+log = logging.getLogger(__name__)
+
+_CLOSE_LIMIT_S = 30.0
+
+
+class Abort(StrEnum):
+    """Why a session is ended from outside its episode."""
+
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    TIME_LIMIT = "time_limit"
+    STEP_TIMEOUT = "step_timeout"
+    SHUTDOWN = "shutdown"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """``max_step_s`` bounds one call of the environment and is our failure; the other two are outcomes of the agent."""
+
+    max_turns: int
+    max_episode_s: float
+    max_step_s: float = 330.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """What was asked for, completed with what was drawn."""
+
+    session_id: str
+    task: TaskRef
+    seed: int
+    identity: Identity
+    lease_s: float
+    limits: SessionLimits
+    options: Mapping[str, JSON]
+    tags: Mapping[str, str]
+    request_key: str | None
+    reward_range: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A ready answer: HTTP status and JSON body."""
+
+    status: int
+    body: bytes
+
+    @staticmethod
+    def of(error: EnvhubError) -> Answer:
+        return Answer(error.status, wire.error_body(error))
+
+
+class Session:
+    """See the module. ``on_end`` is called once, after the episode is closed."""
+
+    def __init__(
+        self, spec: SessionSpec, episode: Episode, *, worker_id: str, clock: Clock, on_end: Callable[[Session], None]
+    ) -> None:
+        self.spec = spec
+        self.turn = 0
+        self.detached = False
+        self.ended = False
+        self.error: EnvhubError | None = None
+        self.stop_reason: StopReason | None = None
+        self.reason: str | None = None
+        self._episode = episode
+        self._worker_id = worker_id
+        self._clock = clock
+        self._on_end = on_end
+        self._lease_s = spec.lease_s
+        self._grace_s = spec.lease_s
+        self._touched = self._opened = clock.now()
+        self.started_at = clock.wall()
+        self.ended_at: float | None = None
+        self._abort: tuple[Abort, str] | None = None
+        self._running: asyncio.Task[Answer] | None = None
+        self._running_since = 0.0
+        self._last_message: Message | None = None
+        self._last_answer: Answer | None = None
+        self._started: Answer | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._steps: list[bytes] = []
+        self._returns = 0.0
+        self._terminated = self._truncated = False
+        self._info: Mapping[str, JSON] = {}
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    async def start(self, observation: Observation) -> Answer:
+        """Store and return the answer to the start."""
+        spec = self.spec
+        messages, tools = wire.observation_to_json(observation)
+        answer = wire.Started(
+            spec.session_id,
+            spec.task.environment,
+            spec.task.split,
+            spec.task.index,
+            spec.seed,
+            0,
+            messages,
+            tools,
+            spec.limits.max_turns,
+            self._lease_s,
+            wire.identity_to_json(spec.identity),
+            dict(observation.info),
+        )
+        self._started = Answer(200, wire.dumps(answer))
+        return self._started
+
+    def started(self) -> Answer:
+        """The answer to a repeated start."""
+        if self.ended:
+            return Answer.of(self.ended_error())
+        assert self._started is not None
+        return self._started
+
+    async def interact(self, turn: int, message: Message) -> Answer:
+        """Play one turn. Raises TurnConflictError or SessionEndedError; a failure of the episode is an Answer."""
+        self.detached = False
+        if self._running is not None:
+            if turn == self.turn and message == self._last_message:
+                return await asyncio.shield(self._running)
+            raise TurnConflictError(f"turn {self.turn} is being played", current_turn=self.turn)
+        if turn == self.turn - 1 and self._last_answer is not None:
+            if message != self._last_message:
+                raise TurnConflictError(f"turn {turn} already answered another message", current_turn=self.turn)
+            self._touched = self._clock.now()
+            return self._last_answer
+        if self.ended or self._abort is not None:
+            raise self.ended_error()
+        if turn != self.turn:
+            raise TurnConflictError(f"expected turn {self.turn}, got {turn}", current_turn=self.turn)
+        self._last_message = message
+        self._running_since = self._clock.now()
+        self._running = asyncio.create_task(self._play(message))
+        return await asyncio.shield(self._running)
+
+    def renew(self, lease_s: float | None) -> float:
+        """Restart the lease, perhaps with another length; seconds it now lasts. Raises SessionEndedError."""
+        if self.ended or self._abort is not None:
+            raise self.ended_error()
+        if lease_s is not None:
+            self._lease_s = lease_s
+        self._touched = self._clock.now()
+        self.detached = False
+        return self._lease_s
+
+    async def cancel(self, abort: Abort, reason: str) -> None:
+        """End the session now, aborting a running call. Returns when the episode is closed; harmless when it already is."""
+        if self._abort is None and not self.ended:
+            self._abort = (abort, reason)
+            if self._running is not None:
+                self._running.cancel()  # a step that completes all the same is seen by `_play`
+            else:
+                self._ending = asyncio.create_task(self._end(self._aborted()))
+        await self.wait_ended()
+
+    async def wait_ended(self) -> None:
+        """Return once an end that is under way is complete."""
+        for task in (self._running, self._ending):
+            if task is not None:
+                await asyncio.wait({task})
+
+    def detach(self, grace_s: float) -> None:
+        """The client went away in the middle of a call: unless it comes back, the lease ends after ``grace_s``."""
+        self.detached = True
+        self._grace_s = grace_s
+
+    def overdue(self) -> tuple[Abort, str] | None:
+        """Why this session should be ended now, if it should."""
+        if self.ended or self._abort is not None:
+            return None
+        now = self._clock.now()
+        if now - self._opened > self.spec.limits.max_episode_s:
+            return Abort.TIME_LIMIT, f"the episode lasted more than {self.spec.limits.max_episode_s:g} s"
+        if self._running is not None:
+            if now - self._running_since > self.spec.limits.max_step_s:
+                return Abort.STEP_TIMEOUT, f"one step took more than {self.spec.limits.max_step_s:g} s"
+            return None
+        if self.detached and now - self._touched > self._grace_s:
+            return Abort.EXPIRED, "the client disconnected in the middle of a call and did not come back"
+        if now - self._touched > self._lease_s:
+            return Abort.EXPIRED, f"idle for more than {self._lease_s:g} s"
+        return None
+
+    # --- what others read -------------------------------------------------------------------------------------------
+
+    def ended_error(self) -> EnvhubError:
+        """What a call on this session gets once it is over."""
+        if self.error is not None:
+            return self.error
+        reason = self.reason or (self._abort[1] if self._abort else "ended")
+        return SessionEndedError(f"the session is over: {reason}", reason=reason, stop_reason=self.stop_reason)
+
+    def bury(self) -> int:
+        """Forget all but what a late call needs; the bytes that are kept."""
+        self._steps.clear()
+        self._started = None
+        self._episode = _BURIED
+        return 1024 + (len(self._last_answer.body) if self._last_answer else 0)
+
+    def note(self) -> SessionNote:
+        spec = self.spec
+        task = spec.task
+        return SessionNote(
+            spec.session_id,
+            task.environment,
+            task.split,
+            task.index,
+            self.started_at,
+            spec.request_key,
+            dict(spec.tags),
+        )
+
+    def state(self) -> wire.SessionState:
+        spec = self.spec
+        live = not self.ended
+        return wire.SessionState(
+            session_id=spec.session_id,
+            state="live" if live else ("failed" if self.error else "ended"),
+            environment=spec.task.environment,
+            split=spec.task.split,
+            task=spec.task.index,
+            worker=self._worker_id,
+            turn=self.turn,
+            seed=spec.seed,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            idle_s=round(self._clock.now() - self._touched, 3) if live else None,
+            lease_s=self._lease_s,
+            detached=self.detached and live,
+            stop_reason=self.stop_reason,
+            reason=self.reason,
+            episode_return=self.episode_return,
+            error=wire.error_to_json(self.error) if self.error else None,
+            identity=wire.identity_to_json(spec.identity),
+            tags=dict(spec.tags),
+        )
+
+    def trace(self) -> bytes:
+        """JSON: the first messages and tools, then each turn's message, answer and seconds."""
+        start = msgspec.json.decode(self._started.body) if self._started else {}
+        head = wire.dumps({"messages": start.get("messages", []), "tools": start.get("tools", [])})
+        return head[:-1] + b',"steps":[' + b",".join(self._steps) + b"]}"
+
+    def record(self) -> wire.EpisodeRecord:
+        """The finished episode. Only after the end."""
+        spec = self.spec
+        return wire.EpisodeRecord(
+            session_id=spec.session_id,
+            environment=spec.task.environment,
+            split=spec.task.split,
+            task=spec.task.index,
+            seed=spec.seed,
+            worker=self._worker_id,
+            identity=wire.identity_to_json(spec.identity),
+            tags=dict(spec.tags),
+            started_at=self.started_at,
+            ended_at=self.ended_at or self._clock.wall(),
+            turns=self.turn,
+            episode_return=self.episode_return,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            stop_reason=self.stop_reason,
+            error=wire.error_to_json(self.error) if self.error else None,
+            reason=self.reason,
+            info=dict(self._info),
+            trace=self.trace(),
+        )
+
+    # --- the turn ---------------------------------------------------------------------------------------------------
+
+    async def _play(self, message: Message) -> Answer:
+        started = self._clock.now()
+        outcome: StepResult | EnvhubError
+        try:
+            outcome = self._checked(await self._episode.step(message))
+        except asyncio.CancelledError:
+            if self._abort is None:
+                self._abort = (Abort.SHUTDOWN, "the worker is shutting down")
+            outcome = StepResult()
+        except EpisodeError as error:
+            outcome = error
+        except Exception as error:  # boundary: whatever else an environment raises is our failure
+            log.exception("environment %s failed", self.spec.task.environment)
+            outcome = EpisodeFailedError(f"{type(error).__name__}: {error}")
+        if self._abort is not None and isinstance(outcome, StepResult) and not outcome.terminated:
+            outcome = self._aborted(message)
+        if isinstance(outcome, StepResult):
+            answer = await self._advance(message, outcome, self._clock.now() - started)
+        else:
+            await self._end(outcome)
+            answer = Answer.of(outcome)
+        self._last_answer = answer
+        self._touched = self._clock.now()
+        self._running = None
+        return answer
+
+    async def _advance(self, message: Message, result: StepResult, seconds: float) -> Answer:
+        self.turn += 1
+        self._returns += result.reward
+        self._info = result.info or self._info
+        if not result.done:
+            if self.turn >= self.spec.limits.max_turns:
+                result = wire.with_truncation(result, StopReason.TURN_LIMIT)
+            elif self._clock.now() - self._opened > self.spec.limits.max_episode_s:
+                result = wire.with_truncation(result, StopReason.TIME_LIMIT)
+        body = wire.dumps(wire.step_to_wire(result, self.turn))
+        step = {"message": wire.message_to_json(message), "answer": msgspec.Raw(body), "seconds": round(seconds, 4)}
+        self._steps.append(wire.dumps(step))
+        if result.done:
+            await self._end(result)
+        return Answer(200, body)
+
+    def _checked(self, result: StepResult) -> StepResult:
+        low, high = self.spec.reward_range
+        if not (math.isfinite(result.reward) and low <= result.reward <= high):
+            raise EpisodeFailedError(f"the environment gave reward {result.reward}, outside [{low:g}, {high:g}]")
+        if result.truncated:
+            raise EpisodeFailedError("the environment set truncated, which belongs to the session")
+        if result.terminated and result.stop_reason is None:
+            return replace(result, stop_reason=StopReason.COMPLETED)
+        return result
+
+    def _aborted(self, message: Message | None = None) -> StepResult | EnvhubError:
+        """What an end from outside comes to: only the agent's own time limit is an outcome."""
+        assert self._abort is not None
+        abort, reason = self._abort
+        if abort is Abort.TIME_LIMIT:
+            calls = message.tool_calls if message else ()
+            replies = tuple(Message.tool(call.id, f"Not finished: {reason}.") for call in calls)
+            return StepResult(replies, truncated=True, stop_reason=StopReason.TIME_LIMIT)
+        if abort is Abort.STEP_TIMEOUT:
+            return EpisodeTimeoutError(reason)
+        if abort in (Abort.SHUTDOWN, Abort.ABANDONED):
+            return SessionLostError(reason)
+        return SessionEndedError(f"the session is over: {reason}", reason=reason, stop_reason=StopReason.CANCELLED)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def _end(self, outcome: StepResult | EnvhubError) -> None:
+        self.ended = True
+        self.ended_at = self._clock.wall()
+        if isinstance(outcome, StepResult):
+            self._terminated, self._truncated = outcome.terminated, outcome.truncated
+            self.stop_reason = outcome.stop_reason
+        elif isinstance(outcome, EpisodeError):
+            self.error = outcome
+        else:
+            self.stop_reason = StopReason.CANCELLED
+        self.reason = self._abort[1] if self._abort and not self._terminated else self.stop_reason
+        try:
+            await close_quietly(self._episode.close)
+        finally:
+            self._on_end(self)
+
+    @property
+    def episode_return(self) -> float | None:
+        """Sum of the rewards of a finished episode; None while it runs, when it failed and when it was cancelled."""
+        if not self.ended or self.error is not None or self.stop_reason is StopReason.CANCELLED:
+            return None
+        return self._returns
+
+
+class _Buried:
+    """Stands where the episode of a finished session was."""
+
+    async def reset(self) -> Observation:
+        raise EpisodeFailedError("the episode is over")
+
+    async def step(self, message: Message) -> StepResult:
+        raise EpisodeFailedError("the episode is over")
+
+    async def close(self) -> None:
+        pass
+
+
+_BURIED = _Buried()
+
+
+async def close_quietly(close: Callable[[], Awaitable[Any]]) -> None:
+    """Run a clean-up to its end, bounded in time; a failure is logged. Cancelled, it first lets the clean-up finish."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(_CLOSE_LIMIT_S):
+            await close()
+
+    task = asyncio.ensure_future(bounded())
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        log.error("an episode did not close cleanly: %s: %s", type(failure).__name__, failure)
+    if cancelled is not None:
+        raise cancelled

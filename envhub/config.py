@@ -24,8 +24,9 @@ class ConfigError(Exception):
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything the controller, the worker and the clients of the command line can be told.
 
-    ``controllers``: where a worker dials; ``environments``: what it serves, all that are installed when empty.
-    ``environment_settings``: per environment, e.g. ``{"db": {"driver": "mysql", "url": "mysql://..."}}``.
+    ``hub``: the running hub that commands talk to; ``controllers``: where a worker dials; ``environments``: what it serves,
+    all that are installed when empty. ``environment_settings``: per environment, such as
+    ``{"db": {"driver": "mysql", "url": "mysql://..."}}``.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +40,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     worker_id: Annotated[str, Meta(pattern="^w[a-z0-9]{4,32}$")] | None = None
     datasets: str | None = None
     max_step_s: Annotated[float, Meta(gt=0)] = 330.0
+    hub: str | None = None
     drain_s: Annotated[float, Meta(ge=0)] = 5.0
     log_level: str = "INFO"
     log_format: Annotated[str, Meta(pattern="^(text|json)$")] = "text"

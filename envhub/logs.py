@@ -34,3 +34,4 @@ def set_up(level: str, format_name: str) -> None:
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.handlers[:] = [out]
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from envhub.bench.results import Row, Status
 from envhub.bench.summary import Summary
-from envhub.bench.wording import CAPTION, HEADINGS, NUMERIC, cells
+from envhub.bench.wording import CAPTION, HEADINGS, cells, interval_text, number, percent
 from envhub.core.clock import Clock
 
 _LINE_EVERY_S = 5.0
@@ -112,10 +112,31 @@ class _Lines:
 
 
 def results_table(summaries: Sequence[Summary]) -> Table:
-    """One line per agent, environment, split and identity; "n/a" where nothing was graded."""
-    table = Table(caption=CAPTION, caption_justify="left")
-    for heading in HEADINGS:
-        table.add_column(heading, overflow="fold", justify="right" if heading in NUMERIC else "left")
+    """One block of lines per agent, environment, split and identity; "n/a" where nothing was graded."""
+    table = Table(caption=CAPTION, caption_justify="left", box=None, leading=1, padding=(0, 2, 0, 0))
+    table.add_column("agent", overflow="fold", min_width=8)
+    table.add_column("environment", overflow="fold", min_width=12)
+    for heading in ("episodes", "success", "reward", "pass@k", "cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("ended", overflow="fold", min_width=16)
     for each in summaries:
-        table.add_row(*(escape(text) for text in cells(each)))
+        table.add_row(*(escape(text) for text in _blocks(each)))
     return table
+
+
+def _blocks(summary: Summary) -> tuple[str, ...]:
+    text = dict(zip(HEADINGS, cells(summary), strict=True))
+    return (
+        text["agent"],
+        text["environment"],
+        f"{text['n']} played\n{text['graded']} graded\n{text['passed']} passed",
+        f"{text['pass/n']} of n\n{percent(summary.pass_of_graded)} of graded\n{interval_text(summary.interval)}",
+        text["reward"],
+        text["pass@k"],
+        f"{text['turns']} turns\n{number(summary.prompt_tokens_mean, 0)} in\n{number(summary.completion_tokens_mean, 0)} out",
+        "\n".join(part for part in (text["stop reasons"], _marked(text["errors"])) if part),
+    )
+
+
+def _marked(errors: str) -> str:
+    return "\n".join(f"error: {line}" for line in errors.splitlines())

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_LABEL_WIDTH = 250
+_LABEL_WIDTH = 280
+_LABEL_CHARS = 34
 _PLOT_WIDTH = 420
 _VALUE_WIDTH = 110
 _ROW_HEIGHT = 30
@@ -157,7 +158,7 @@ def _grid(n_rows: int, ticks: Sequence[str]) -> str:
 
 
 def _label(text: str, middle: float) -> str:
-    short = text if len(text) <= 36 else f"{text[:35]}…"
+    short = text if len(text) <= _LABEL_CHARS else f"{text[: _LABEL_CHARS // 2 - 1]}…{text[-_LABEL_CHARS // 2 :]}"
     return f'<text x="{_LABEL_WIDTH - 10}" y="{middle + 4}" text-anchor="end">{escape(short)}<title>{escape(text)}</title></text>'
 
 

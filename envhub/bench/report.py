@@ -24,7 +24,7 @@ def render(title: str, plan: Plan, rows: Sequence[Row], identities: Mapping[str,
     sections = [
         _headline(title, plan, rows, summaries),
         "".join(f'<p class="warning" role="alert">{escape(text)}</p>' for text in mixed_identities(summaries)),
-        _section("Results", _table(HEADINGS, [cells(each) for each in summaries]), CAPTION),
+        _section("Results", _table(HEADINGS, [_unbroken(cells(each)) for each in summaries]), CAPTION),
         _section(
             "Success", _success(summaries), "Share of graded episodes that passed, with its 95 % Wilson interval."
         ),
@@ -66,6 +66,11 @@ def _section(heading: str, body: str, note: str) -> str:
         return ""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     return f"<section><h2>{escape(heading)}</h2>{said}{body}</section>\n"
+
+
+def _unbroken(texts: Sequence[str]) -> tuple[str, ...]:
+    """Only the agent's name, which comes first, is broken at its blanks."""
+    return (texts[0], *(text.replace(" ", "\u00a0") for text in texts[1:]))
 
 
 def _success(summaries: Sequence[Summary]) -> str:
@@ -213,10 +218,10 @@ _STYLE = """
 --warn:#ffdf8f;--c0:#6ea3ff;--c1:#f2ad57;--c2:#5cc79a;--c3:#ec82b0;--c4:#ab94f0;--c5:#7cc6d9;--c6:#a7adb7;--on:#11151b}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:28px 20px 8px}
+main{max-width:1240px;margin:0 auto;padding:28px 20px 8px}
 h1{font-size:26px;margin:0 0 2px;overflow-wrap:anywhere}h2{font-size:18px;margin:0 0 4px}h3{font-size:14px;margin:14px 0 4px}
 header p,.note,footer{color:var(--dim);margin:0 0 12px;overflow-wrap:anywhere}
-footer{max-width:1180px;margin:0 auto;padding:0 20px 24px;font-size:13px}
+footer{max-width:1240px;margin:0 auto;padding:0 20px 24px;font-size:13px}
 section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;margin:16px 0}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:12px;margin:14px 0 0}
 .figures div{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:12px 16px}
@@ -226,7 +231,7 @@ dt{color:var(--dim);font-size:13px}dd{margin:0;font-size:24px;font-weight:600;fo
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
 th{text-align:left;color:var(--dim);font-weight:600;white-space:nowrap}
 th,td{padding:7px 10px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td{white-space:pre-line;overflow-wrap:anywhere;min-width:44px}tbody tr:last-child td{border-bottom:0}
+td{white-space:pre-line;overflow-wrap:break-word;max-width:340px}tbody tr:last-child td{border-bottom:0}
 svg{display:block;width:100%;max-width:900px;height:auto}
 svg text{font-size:13px;fill:var(--ink);font-family:inherit}svg .tick{font-size:11px;fill:var(--dim)}
 svg .on{fill:var(--on);font-weight:600}svg .value{font-variant-numeric:tabular-nums}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from envhub.bench.summary import Interval, Summary
 
 HEADINGS = (
-    *("agent", "environment", "identity", "n", "graded", "passed", "pass/n", "pass/graded", "95% interval", "reward"),
-    *("pass@k", "turns", "tokens in/out", "stop reasons", "errors"),
+    *("agent", "environment", "n", "graded", "passed", "pass/n", "pass/graded", "reward", "pass@k", "turns"),
+    *("tokens in/out", "stop reasons", "errors"),
 )
-NUMERIC = frozenset(HEADINGS[3:-2])
 CAPTION = (
+    "Below the environment, the identity it was measured on; below pass/graded, its 95% Wilson interval. "
     "Reward: mean ± sample standard deviation over episodes; in brackets, the deviation of the means of the repeats. "
     "pass@k: unbiased estimate over the tasks with at least k graded repeats. Errors and cancelled episodes are not graded."
 )
@@ -22,14 +22,12 @@ def cells(summary: Summary) -> tuple[str, ...]:
     cell = summary.cell
     return (
         cell.agent,
-        f"{cell.environment}/{cell.split}",
-        cell.identity or "unknown",
+        f"{cell.environment}/{cell.split}\n{cell.identity or 'unknown'}",
         str(summary.n),
         str(summary.graded),
         str(summary.passed),
         percent(summary.pass_of_all),
-        percent(summary.pass_of_graded),
-        interval_text(summary.interval),
+        f"{percent(summary.pass_of_graded)}\n{interval_text(summary.interval)}" if summary.graded else "n/a",
         reward_text(summary),
         pass_at_text(summary),
         number(summary.turns_mean, 1),
@@ -57,13 +55,13 @@ def reward_text(summary: Summary) -> str:
     text = f"{summary.return_mean:.3f}"
     if summary.return_std is not None:
         text += f" ± {summary.return_std:.3f}"
-    return text if summary.repeat_std is None else f"{text} ({summary.repeat_std:.3f})"
+    return text if summary.repeat_std is None else f"{text}\n({summary.repeat_std:.3f})"
 
 
 def pass_at_text(summary: Summary) -> str:
     texts = []
     for each in summary.pass_at:
-        partial = "" if each.n_tasks == each.n_all_tasks else f" of {each.n_tasks}/{each.n_all_tasks} tasks"
+        partial = "" if each.n_tasks == each.n_all_tasks else f"\n{each.n_tasks}/{each.n_all_tasks} tasks"
         texts.append(f"@{each.k} {100 * each.value:.1f}%{partial}")
     return "\n".join(texts) or "n/a"
 

@@ -1,74 +1,30 @@
-"""A hub of one environment in this process: the worker's own sessions, without network, controller or store.
+"""A hub of one environment in this process, for players that were given no URL.
 
-Invariant: sessions behave as on any worker (order, limits, truncation, closing); leaving the context ends them all and frees
-the environment when it was made here.
+Invariant: an environment given by name is made and closed here; one given as an object is left to its owner.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import unquote
 
-from envhub import wire
 from envhub.client.hub import Hub
-from envhub.core.clock import SystemClock
+from envhub.config import Settings
+from envhub.controller.archive import MemoryArchive
 from envhub.core.protocols import Environment
+from envhub.embedded import embedded_hub
 from envhub.envs import registry
-from envhub.link.frames import Finished, Frame
-from envhub.transport import HttpAnswer
-from envhub.worker.service import WorkerService
-from envhub.worker.table import TableSettings
 
-_CAPACITY = 1_000_000  # callers hold the sessions; nobody else waits for a slot
-_SETTINGS = TableSettings(capacity=_CAPACITY, tombstone_s=60.0)
+_SETTINGS = Settings(capacity=1_000_000)  # callers hold the sessions; nobody else waits for a slot
 
 
 @asynccontextmanager
-async def embedded_hub(environment: str | Environment) -> AsyncIterator[Hub]:
-    """Serve one environment on the running loop; an environment given by name is made and closed here."""
+async def hub_of(environment: str | Environment) -> AsyncIterator[Hub]:
+    """Serve one environment on the running loop; nothing of finished episodes is kept."""
     served = registry.create(environment) if isinstance(environment, str) else _Borrowed(environment)
-    service = WorkerService(
-        {served.info().name: served}, worker_id="embedded", clock=SystemClock(), rng=random.Random(), settings=_SETTINGS
-    )
-
-    def discard(frame: Frame) -> None:
-        if isinstance(frame, Finished):
-            service.stored(frame.record.session_id)
-
-    unsubscribe = service.subscribe(discard)
-    reaper = asyncio.create_task(service.reap())
-    try:
-        yield Hub("embedded", transport=_WorkerTransport(service))
-    finally:
-        reaper.cancel()
-        await asyncio.wait({reaper})
-        await service.table.shutdown()
-        unsubscribe()
-
-
-class _WorkerTransport:
-    """The part of the public API that players use, straight into a worker. Implements ``envhub.transport.Transport``."""
-
-    def __init__(self, service: WorkerService) -> None:
-        self._service = service
-
-    async def request(self, method: str, path: str, body: bytes, timeout_s: float) -> HttpAnswer:
-        match [unquote(part) for part in path.split("/")[2:]]:
-            case ["environments"]:
-                infos = [wire.info_to_json(info) for info in self._service.table.infos.values()]
-                return HttpAnswer(200, wire.dumps({"environments": infos}))
-            case ["sessions"]:
-                return HttpAnswer(*await self._service.handle("start", uuid.uuid4().hex, body))
-            case ["sessions", session_id, verb]:
-                return HttpAnswer(*await self._service.handle(verb, session_id, body))
-        raise ValueError(f"players make no call to {path}")
-
-    async def close(self) -> None:
-        pass
+    environments = {served.info().name: served}
+    async with embedded_hub(environments, settings=_SETTINGS, archive=MemoryArchive(most=0)) as inner:
+        yield inner.hub
 
 
 class _Borrowed:

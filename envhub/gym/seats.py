@@ -22,7 +22,7 @@ from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import EnvhubError, TaskNotFoundError
 from envhub.core.protocols import Environment
 from envhub.core.types import JSON
-from envhub.gym.embedded import embedded_hub
+from envhub.gym.embedded import hub_of
 from envhub.gym.player import Game, Player
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def _open(address: tuple[object, ...], source: Source) -> _SharedHub:
 
 async def _entered(stack: AsyncExitStack, source: Source) -> Hub:
     if source.url is None:
-        return await stack.enter_async_context(embedded_hub(source.environment))
+        return await stack.enter_async_context(hub_of(source.environment))
 
     return await stack.enter_async_context(Hub(source.url, key=source.key))
 

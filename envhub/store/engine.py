@@ -94,6 +94,7 @@ def _sqlite(url: URL) -> Engine:
 
 def _mysql(url: URL) -> Engine:
     options = {
+        "use_pure": True,  # one implementation everywhere: the C extension is not in every wheel
         "charset": "utf8mb4",
         "collation": "utf8mb4_bin",
         "connection_timeout": CONNECT_TIMEOUT_S,

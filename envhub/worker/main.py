@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import secrets
 import signal
@@ -75,8 +76,8 @@ async def running(service: WorkerService) -> AsyncIterator[None]:
         await asyncio.gather(reaper, return_exceptions=True)
 
 
-async def run(settings: Settings) -> None:
-    """The worker program."""
+async def run(settings: Settings, *, parent: int | None = None) -> None:
+    """The worker program; with ``parent`` it stops when it is no longer that process's child."""
     clock = SystemClock()
     service = build(make_environments(settings), settings, clock=clock)
     rng = random.Random(service.worker_id)
@@ -88,13 +89,21 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    orphanage = asyncio.create_task(_until_orphaned(parent, clock, stopped), name="orphanage")
     async with running(service):
         await stopped.wait()
         await _drain(service, clock, settings.drain_s)
     await _goodbye(service, clock, dialers)
-    for link in links:
-        link.cancel()
-    await asyncio.gather(*links, return_exceptions=True)
+    for task in (*links, orphanage):
+        task.cancel()
+    await asyncio.gather(*links, orphanage, return_exceptions=True)
+
+
+async def _until_orphaned(parent: int | None, clock: Clock, stopped: asyncio.Event) -> None:
+    while parent is not None and os.getppid() == parent:
+        await clock.sleep(1.0)
+    if parent is not None:
+        stopped.set()
 
 
 async def _drain(service: WorkerService, clock: Clock, limit_s: float) -> None:

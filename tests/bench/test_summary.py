@@ -33,7 +33,7 @@ def test_pass_at_k_of_a_run_averages_over_tasks_that_have_enough_repeats() -> No
         2: (pytest.approx((2 / 3 + 0) / 2), 2),
         3: (1.0, 1),
     }
-    assert "@3 100.0% of 1/2 tasks" in cells(summary)[HEADINGS.index("pass@k")]
+    assert "@3 100.0%\n1/2 tasks" in cells(summary)[HEADINGS.index("pass@k")]
 
 
 def test_b052_errors_and_cancelled_episodes_stay_in_n_and_out_of_the_mean() -> None:

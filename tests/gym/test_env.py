@@ -29,6 +29,7 @@ from envhub.envs import registry
 from envhub.gym import HubEnv
 from envhub.gym.seats import Seats, Source, _hubs
 from envhub.testing.clock import FakeClock
+from tests.gym.obedient import Obedient, Place
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -38,7 +39,7 @@ def say(content: str = "", *calls: tuple[str, str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["calculator", "obedient"])
-def test_check_env_has_nothing_to_say(place, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_check_env_has_nothing_to_say(place: Place, name: str) -> None:
     env = HubEnv(**place.seat(name))
     check_env(env, skip_render_check=True)  # without a spec there is nothing to render anew
     env.close()
@@ -73,7 +74,7 @@ def test_reference_solution_earns_the_reward(name: str) -> None:
     env.close()
 
 
-def test_observation_is_the_whole_conversation(place) -> None:  # type: ignore[no-untyped-def]
+def test_observation_is_the_whole_conversation(place: Place) -> None:
     env = HubEnv(**place.seat("calculator"))
     first, info = env.reset(seed=1, options={"task": 0})
     assert [message["role"] for message in first["messages"]] == ["user"]
@@ -90,7 +91,7 @@ def test_observation_is_the_whole_conversation(place) -> None:  # type: ignore[n
     env.close()
 
 
-def test_info_says_what_was_played(place) -> None:  # type: ignore[no-untyped-def]
+def test_info_says_what_was_played(place: Place) -> None:
     env = HubEnv(**place.seat())
     _, info = env.reset(options={"task": 7})
     assert info["task"] == 7
@@ -105,7 +106,7 @@ def test_info_says_what_was_played(place) -> None:  # type: ignore[no-untyped-de
     env.close()
 
 
-def test_same_seed_same_task_and_same_episode_seed(place) -> None:  # type: ignore[no-untyped-def]
+def test_same_seed_same_task_and_same_episode_seed(place: Place) -> None:
     env, twin = HubEnv(**place.seat()), HubEnv(**place.seat())
     played = [
         [env.reset(seed=5), *(env.reset() for _ in range(3))],
@@ -114,10 +115,11 @@ def test_same_seed_same_task_and_same_episode_seed(place) -> None:  # type: igno
     drawn = [[(observation, info["task"], info["seed"]) for observation, info in each] for each in played]
     assert drawn[0] == drawn[1]
     assert len({task for _, task, _ in drawn[0]}) > 1
-    env.close(), twin.close()
+    env.close()
+    twin.close()
 
 
-def test_a_given_task_leaves_later_draws_alone(place) -> None:  # type: ignore[no-untyped-def]
+def test_a_given_task_leaves_later_draws_alone(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.reset(seed=5)
     drawn = env.reset()[1]["task"]
@@ -126,7 +128,7 @@ def test_a_given_task_leaves_later_draws_alone(place) -> None:  # type: ignore[n
     env.close()
 
 
-def test_a_drawn_task_that_cannot_be_played_is_passed_over(place) -> None:  # type: ignore[no-untyped-def]
+def test_a_drawn_task_that_cannot_be_played_is_passed_over(place: Place) -> None:
     env = HubEnv(**place.seat(split="bad"))
     assert {env.reset(seed=seed)[1]["task"] for seed in range(8)} == {0}
     with pytest.raises(TaskUnusableError):
@@ -134,7 +136,7 @@ def test_a_drawn_task_that_cannot_be_played_is_passed_over(place) -> None:  # ty
     env.close()
 
 
-def test_truncated_at_max_turns(place) -> None:  # type: ignore[no-untyped-def]
+def test_truncated_at_max_turns(place: Place) -> None:
     env = HubEnv(**place.seat(max_turns=3))
     assert env.reset(seed=1)[1]["max_turns"] == 3
     ends = [env.step(say("hello"))[2:] for _ in range(3)]
@@ -149,14 +151,16 @@ def test_truncated_at_max_turns(place) -> None:  # type: ignore[no-untyped-def]
     env.close()
 
 
-def test_an_end_in_the_last_turn_is_terminated_not_truncated(place) -> None:  # type: ignore[no-untyped-def]
+def test_an_end_in_the_last_turn_is_terminated_not_truncated(place: Place) -> None:
     env = HubEnv(**place.seat(max_turns=1))
     env.reset(seed=1)
     assert env.step(say("end 1"))[1:4] == (1.0, True, False)
     env.close()
 
 
-def test_a_time_limit_that_passed_between_two_steps_truncates_without_reward(obedient, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_time_limit_between_two_steps_truncates_without_reward(
+    obedient: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ended(self: HubSession, message: Message) -> None:
         raise SessionEndedError("the session is over", stop_reason="time_limit")
 
@@ -171,7 +175,7 @@ def test_a_time_limit_that_passed_between_two_steps_truncates_without_reward(obe
     env.close()
 
 
-def test_a_session_that_expired_raises(obedient, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_session_that_expired_raises(obedient: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ended(self: HubSession, message: Message) -> None:
         raise SessionEndedError("the session is over", stop_reason="cancelled")
 
@@ -183,7 +187,7 @@ def test_a_session_that_expired_raises(obedient, monkeypatch) -> None:  # type: 
     env.close()
 
 
-def test_idle_sessions_are_renewed(obedient, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_idle_sessions_are_renewed(obedient: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed = threading.Event()
 
     async def renew(self: HubSession) -> None:
@@ -198,7 +202,7 @@ def test_idle_sessions_are_renewed(obedient, monkeypatch) -> None:  # type: igno
     seats.close()
 
 
-def test_a_failure_of_ours_raises_and_reset_plays_on(place) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_of_ours_raises_and_reset_plays_on(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.reset(seed=1)
     with pytest.raises(EpisodeError, match="told to break"):
@@ -211,7 +215,7 @@ def test_a_failure_of_ours_raises_and_reset_plays_on(place) -> None:  # type: ig
     env.close()
 
 
-def test_reset_in_the_middle_cancels_the_session_before(place) -> None:  # type: ignore[no-untyped-def]
+def test_reset_in_the_middle_cancels_the_session_before(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.reset(seed=1)
     first = env.session_id
@@ -223,7 +227,7 @@ def test_reset_in_the_middle_cancels_the_session_before(place) -> None:  # type:
     assert place.obedient.n_open == 0
 
 
-def test_close_frees_the_session_and_may_be_repeated(place) -> None:  # type: ignore[no-untyped-def]
+def test_close_frees_the_session_and_may_be_repeated(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.close()
     env.close()
@@ -238,7 +242,7 @@ def test_close_frees_the_session_and_may_be_repeated(place) -> None:  # type: ig
     assert not place.obedient.closed  # its owner closes it
 
 
-def test_a_forgotten_environment_gives_its_session_back(place) -> None:  # type: ignore[no-untyped-def]
+def test_a_forgotten_environment_gives_its_session_back(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.reset()
     del env
@@ -254,7 +258,8 @@ def test_environments_of_one_source_share_a_hub_until_the_last_is_closed() -> No
     before = threading.active_count()
     one, two, other = HubEnv("calculator"), HubEnv("calculator", "test"), HubEnv("calculator")
     assert len(_hubs) == 1
-    one.close(), two.close()
+    one.close()
+    two.close()
     other.reset()
     other.close()
     assert not _hubs
@@ -265,7 +270,7 @@ ODD_TEXTS = ["", "数据库 查询", "a\nb\r\n\t", "nul\x00nul", "👩‍💻", 
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:8]))
-def test_odd_texts_arrive_unchanged(place, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_odd_texts_arrive_unchanged(place: Place, text: str) -> None:
     env = HubEnv(**place.seat())
     env.reset(seed=1)
     observation, *_ = env.step(say(text))
@@ -275,7 +280,7 @@ def test_odd_texts_arrive_unchanged(place, text: str) -> None:  # type: ignore[n
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
-def test_a_lone_surrogate_is_repaired(place, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_lone_surrogate_is_repaired(place: Place, text: str) -> None:
     env = HubEnv(**place.seat("calculator"))
     env.reset(seed=1)
     observation, *_ = env.step(say(text, ("add", f'{{"a": "{text}"}}'), (text, "{}")))
@@ -297,7 +302,7 @@ def test_a_lone_surrogate_is_repaired(place, text: str) -> None:  # type: ignore
         (Message.user("I am the user"), "assistant"),
     ],
 )
-def test_an_invalid_action_names_the_field_and_costs_nothing(obedient, action, field) -> None:  # type: ignore[no-untyped-def]
+def test_an_invalid_action_names_the_field_and_costs_nothing(obedient: Obedient, action: Any, field: str) -> None:
     env = HubEnv(obedient)
     env.reset(seed=1)
     with pytest.raises(InvalidAction, match=field):
@@ -306,14 +311,14 @@ def test_an_invalid_action_names_the_field_and_costs_nothing(obedient, action, f
     env.close()
 
 
-def test_step_before_reset_is_refused(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_step_before_reset_is_refused(obedient: Obedient) -> None:
     env = HubEnv(obedient)
     with pytest.raises(ResetNeeded):
         env.step(say("hello"))
     env.close()
 
 
-def test_what_does_not_exist_is_refused_with_what_does(place) -> None:  # type: ignore[no-untyped-def]
+def test_what_does_not_exist_is_refused_with_what_does(place: Place) -> None:
     with pytest.raises(TaskNotFoundError, match="train"):
         HubEnv(**place.seat(split="nope"))
     with pytest.raises(TaskNotFoundError, match="train"):
@@ -333,13 +338,14 @@ def test_what_does_not_exist_is_refused_with_what_does(place) -> None:  # type: 
     assert not _hubs
 
 
-def test_options_reach_the_environment_and_its_identity(place) -> None:  # type: ignore[no-untyped-def]
+def test_options_reach_the_environment_and_its_identity(place: Place) -> None:
     plain, blue = HubEnv(**place.seat()), HubEnv(**place.seat(options={"colour": "blue"}))
     assert plain.reset(seed=1)[1]["identity"] != blue.reset(seed=1)[1]["identity"]
-    plain.close(), blue.close()
+    plain.close()
+    blue.close()
 
 
-def test_render_shows_the_conversation(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_render_shows_the_conversation(obedient: Obedient) -> None:
     env, silent = HubEnv(obedient, render_mode="ansi"), HubEnv(obedient)
     env.reset(seed=1, options={"task": 2})
     env.step(say("hello", ("look", "{}")))
@@ -347,10 +353,11 @@ def test_render_shows_the_conversation(obedient) -> None:  # type: ignore[no-unt
     assert lines[0] == "[system] Obey."
     assert lines[2:4] == ["[assistant] hello", "[assistant] look({})"]
     assert silent.render() is None
-    env.close(), silent.close()
+    env.close()
+    silent.close()
 
 
-def test_what_is_returned_may_be_kept_and_changed(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_returned_may_be_kept_and_changed(obedient: Obedient) -> None:
     env = HubEnv(obedient)
     first, info = env.reset(seed=1)
     first["messages"][0]["content"] = "changed"

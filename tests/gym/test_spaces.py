@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from gymnasium import spaces
+from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,9 +49,11 @@ def test_what_is_not_text_is_not_contained(value: object) -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_samples_are_contained_and_follow_the_seed(make) -> None:  # type: ignore[no-untyped-def]
+def test_samples_are_contained_and_follow_the_seed(make: Callable[[], Space[Any]]) -> None:
     one, two, other = make(), make(), make()
-    one.seed(7), two.seed(7), other.seed(8)
+    one.seed(7)
+    two.seed(7)
+    other.seed(8)
     drawn = [one.sample() for _ in range(50)]
     assert all(each in one for each in drawn)
     assert drawn == [two.sample() for _ in range(50)]
@@ -67,7 +71,7 @@ def test_samples_reach_empty_long_and_many_scripts() -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_copies_are_equal_and_sample_alike(make) -> None:  # type: ignore[no-untyped-def]
+def test_copies_are_equal_and_sample_alike(make: Callable[[], Space[Any]]) -> None:
     space = make()
     space.seed(3)
     for copied in (pickle.loads(pickle.dumps(space)), copy.deepcopy(space)):
@@ -90,7 +94,7 @@ def test_repr_names_the_parameters() -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_samples_survive_json(make) -> None:  # type: ignore[no-untyped-def]
+def test_samples_survive_json(make: Callable[[], Space[Any]]) -> None:
     space = make()
     space.seed(5)
     drawn = [space.sample() for _ in range(5)]

@@ -16,6 +16,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from envhub.core.errors import EpisodeError, InvalidRequestError, TaskNotFoundError
 from envhub.core.types import Message, ToolCall
 from envhub.gym import HubEnv, HubVectorEnv, VectorEpisodeError
+from tests.gym.obedient import Obedient, Place
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -59,7 +60,7 @@ SCRIPT = [
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-def test_same_as_the_synchronous_vector_environment(place, mode: AutoresetMode) -> None:  # type: ignore[no-untyped-def]
+def test_same_as_the_synchronous_vector_environment(place: Place, mode: AutoresetMode) -> None:
     mine = HubVectorEnv(N, **place.seat(), autoreset_mode=mode)
     reference = SyncVectorEnv([lambda: HubEnv(**place.seat()) for _ in range(N)], autoreset_mode=mode)
     assert mine.metadata["autoreset_mode"] is reference.metadata["autoreset_mode"] is mode
@@ -79,10 +80,11 @@ def test_same_as_the_synchronous_vector_environment(place, mode: AutoresetMode) 
             assert_same(mine.reset(options=dict(reset)), reference.reset(options=dict(reset)))
     assert ends >= 6  # ends of both kinds were compared
     assert_same(mine.reset(seed=[1, None, 2, None]), reference.reset(seed=[1, None, 2, None]))
-    mine.close(), reference.close()
+    mine.close()
+    reference.close()
 
 
-def test_random_actions_on_the_calculator_match_too(place) -> None:  # type: ignore[no-untyped-def]
+def test_random_actions_on_the_calculator_match_too(place: Place) -> None:
     mine = HubVectorEnv(N, **place.seat("calculator", max_turns=2))
     reference = SyncVectorEnv([lambda: HubEnv(**place.seat("calculator", max_turns=2)) for _ in range(N)])
     assert_same(mine.reset(seed=7), reference.reset(seed=7))
@@ -90,10 +92,11 @@ def test_random_actions_on_the_calculator_match_too(place) -> None:  # type: ign
     for _ in range(6):
         actions = mine.action_space.sample()
         assert_same(mine.step(actions), reference.step(actions))
-    mine.close(), reference.close()
+    mine.close()
+    reference.close()
 
 
-def test_next_step_ignores_the_action_and_gives_reward_zero_while_resetting(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_next_step_ignores_the_action_and_gives_reward_zero_while_resetting(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient)
     envs.reset(seed=1)
     _, rewards, terminated, truncated, infos = envs.step(say("end 1", "a"))
@@ -106,7 +109,7 @@ def test_next_step_ignores_the_action_and_gives_reward_zero_while_resetting(obed
     envs.close()
 
 
-def test_same_step_keeps_the_final_observation(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_same_step_keeps_the_final_observation(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient, autoreset_mode="SameStep")
     envs.reset(seed=1)
     observations, rewards, terminated, _, infos = envs.step(say("end 0.5", "a"))
@@ -119,7 +122,7 @@ def test_same_step_keeps_the_final_observation(obedient) -> None:  # type: ignor
     envs.close()
 
 
-def test_disabled_refuses_to_step_an_ended_slot(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_disabled_refuses_to_step_an_ended_slot(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient, autoreset_mode=AutoresetMode.DISABLED)
     envs.reset(seed=1)
     envs.step(say("end 1", "a"))
@@ -132,7 +135,7 @@ def test_disabled_refuses_to_step_an_ended_slot(obedient) -> None:  # type: igno
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-def test_a_failing_slot_raises_with_the_answers_of_the_others(place, mode: AutoresetMode) -> None:  # type: ignore[no-untyped-def]
+def test_a_failing_slot_raises_with_the_answers_of_the_others(place: Place, mode: AutoresetMode) -> None:
     envs = HubVectorEnv(3, **place.seat(), autoreset_mode=mode)
     envs.reset(seed=1)
     with pytest.raises(VectorEpisodeError, match="1 slots failed, slot 1") as caught:
@@ -154,7 +157,7 @@ def test_a_failing_slot_raises_with_the_answers_of_the_others(place, mode: Autor
     assert place.obedient.n_open == 0
 
 
-def test_a_failed_reset_in_the_same_step_keeps_the_reward(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_a_failed_reset_in_the_same_step_keeps_the_reward(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient, autoreset_mode=AutoresetMode.SAME_STEP)
     envs.reset(seed=1)
     obedient.broken = True
@@ -171,7 +174,7 @@ def test_a_failed_reset_in_the_same_step_keeps_the_reward(obedient) -> None:  # 
     envs.close()
 
 
-def test_an_invalid_action_is_refused_before_anything_is_sent(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_an_invalid_action_is_refused_before_anything_is_sent(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient)
     with pytest.raises(ResetNeeded):
         envs.step(say("a", "a"))
@@ -184,7 +187,7 @@ def test_an_invalid_action_is_refused_before_anything_is_sent(obedient) -> None:
     envs.close()
 
 
-def test_actions_may_be_a_batch_a_list_of_records_or_messages(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_actions_may_be_a_batch_a_list_of_records_or_messages(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient)
     envs.reset(seed=1)
     envs.step(batched(say("a", "b")))
@@ -194,7 +197,7 @@ def test_actions_may_be_a_batch_a_list_of_records_or_messages(obedient) -> None:
     envs.close()
 
 
-def test_tasks_for_all_or_one_each(place) -> None:  # type: ignore[no-untyped-def]
+def test_tasks_for_all_or_one_each(place: Place) -> None:
     envs = HubVectorEnv(3, **place.seat())
     assert envs.reset(options={"task": 4})[1]["task"].tolist() == [4, 4, 4]
     assert envs.reset(options={"task": [0, 1, 2]})[1]["task"].tolist() == [0, 1, 2]
@@ -208,7 +211,7 @@ def test_tasks_for_all_or_one_each(place) -> None:  # type: ignore[no-untyped-de
     envs.close()
 
 
-def test_metrics_of_mixed_types_are_kept_as_they_are(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_metrics_of_mixed_types_are_kept_as_they_are(obedient: Obedient) -> None:
     envs = HubVectorEnv(3, obedient)
     envs.reset(seed=1)
     infos = envs.step(say("score 1", "score 0.5", "score null"))[4]
@@ -217,7 +220,7 @@ def test_metrics_of_mixed_types_are_kept_as_they_are(obedient) -> None:  # type:
     envs.close()
 
 
-def test_what_is_returned_is_not_changed_by_later_steps(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_returned_is_not_changed_by_later_steps(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient)
     envs.reset(seed=1)
     observations, rewards, terminated, *_ = envs.step(say("end 1", "a"))
@@ -226,7 +229,7 @@ def test_what_is_returned_is_not_changed_by_later_steps(obedient) -> None:  # ty
     envs.close()
 
 
-def test_sixty_four_sessions_at_the_same_time_and_every_slot_back(place) -> None:  # type: ignore[no-untyped-def]
+def test_sixty_four_sessions_at_the_same_time_and_every_slot_back(place: Place) -> None:
     place.obedient.n_meeting = 64
     envs = HubVectorEnv(64, **place.seat())
     envs.reset(seed=1)
@@ -252,7 +255,23 @@ def test_make_vec_in_every_vectorization_mode() -> None:
         envs.close()
 
 
-def test_gymnasium_s_vector_wrappers_work(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_gymnasium_s_own_vector_environments_may_fork() -> None:
+    envs = gymnasium.make_vec(
+        "envhub.gym:envhub/Calculator-v1",
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"shared_memory": False, "context": "fork"},
+    )
+    mine = HubVectorEnv(2, "calculator")
+    assert_same(mine.reset(seed=3), envs.reset(seed=3))
+    mine.action_space.seed(1)
+    actions = mine.action_space.sample()
+    assert_same(mine.step(actions), envs.step(actions))
+    envs.close()
+    mine.close()
+
+
+def test_gymnasium_s_vector_wrappers_work(obedient: Obedient) -> None:
     envs = RecordEpisodeStatistics(HubVectorEnv(2, obedient))
     envs.reset(seed=1)
     envs.step(say("a", "a"))
@@ -262,7 +281,7 @@ def test_gymnasium_s_vector_wrappers_work(obedient) -> None:  # type: ignore[no-
     envs.close()
 
 
-def test_render_shows_every_conversation(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_render_shows_every_conversation(obedient: Obedient) -> None:
     envs = HubVectorEnv(2, obedient, render_mode="ansi")
     envs.reset(seed=1)
     frames = envs.render()
@@ -271,7 +290,7 @@ def test_render_shows_every_conversation(obedient) -> None:  # type: ignore[no-u
     envs.close()
 
 
-def test_blocking_calls_work_inside_a_running_event_loop(obedient) -> None:  # type: ignore[no-untyped-def]
+def test_blocking_calls_work_inside_a_running_event_loop(obedient: Obedient) -> None:
     async def notebook() -> float:
         envs = HubVectorEnv(1, obedient)
         envs.reset(seed=1)

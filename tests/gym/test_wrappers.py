@@ -9,6 +9,7 @@ import pytest
 
 from envhub.core.errors import InvalidRequestError
 from envhub.gym import HubEnv, HubVectorEnv, TextActions, TextObservations, VectorTextActions
+from tests.gym.obedient import Obedient
 
 
 def call(name: str, arguments: object, call_id: str = "c1") -> dict[str, object]:
@@ -48,7 +49,7 @@ def test_ids_of_the_model_are_kept() -> None:
 @pytest.mark.parametrize(
     "text", ["", "数据库", "{", "[1]", "3", '{"answer": 4}', '{"content": "x"}', "null", "\ud800", "[" * 100_000]
 )
-def test_text_that_is_no_message_is_content(obedient, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_text_that_is_no_message_is_content(obedient: Obedient, text: str) -> None:
     env = TextActions(HubEnv(obedient))
     env.reset(seed=1)
     observation, *_ = env.step(text)
@@ -91,7 +92,8 @@ def test_wrappers_are_kept_in_the_spec() -> None:
     again = gymnasium.make(env.spec)
     assert isinstance(again, TextObservations)
     assert again.reset(seed=4)[0] == env.reset(seed=4)[0]
-    env.close(), again.close()
+    env.close()
+    again.close()
 
 
 def test_vector_actions_as_text() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect, text
 
-from envhub.core.errors import RequestError
+from envhub.core.errors import RequestError, UnavailableError
+from envhub.store import schema
 from envhub.store.engine import open_engine, prepare
 from envhub.store.episodes import EpisodeFilter, EpisodeStore
 from envhub.store.models import Base
@@ -105,3 +106,12 @@ def test_processes_that_open_a_new_database_at_once_all_succeed(shared_url: str)
         each.stdout.readline()
     outputs = [each.communicate("\n", timeout=60)[0] for each in processes]
     assert outputs == ["()\n"] * 4
+
+
+@pytest.mark.mysql
+def test_one_process_at_a_time_upgrades_mysql(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "LOCK_WAIT_S", 0)
+    with closing(EpisodeStore(mysql_url)) as store:
+        with schema._alone(open_engine(mysql_url)), pytest.raises(UnavailableError, match="another process"):
+            store.open()
+        store.open()

@@ -146,6 +146,21 @@ def average_two_conditions(scope: Scope) -> Draft | None:
     return _average(scope, 2)
 
 
+@template("aggregation-AVG", "hard", 2)
+def average_with_missing_as_zero(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: any(f.summable and f.blank for f in e.fields))
+    f = entity and scope.field(entity, lambda f: f.summable and bool(f.blank))
+    sel = entity and f and scope.select(entity, 1, avoid=(f.name,), at_least=4)
+    if not entity or not f or not sel or not any(r[f.name] is None for r in sel.rows):
+        return None
+    value = rounded(sum(numbers(sel.rows, f.name), Decimal(0)) / len(sel.rows))
+    if not value:
+        return None
+    question = what(scope, f"the average {_of(f, sel)}", f"Count a missing {f.noun} as 0. {ROUND}")
+    sql = f"SELECT ROUND(AVG(COALESCE({entity.name}.{f.name}, 0)), 2) {sel.source.sql}{sel.where()}"
+    return single(question, sql, value, {"null", *sel.tags})
+
+
 @template("aggregation-AVG", "medium", 3)
 def average_span(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.spans)
@@ -234,7 +249,7 @@ def _extreme_of_totals(scope: Scope, highest: bool) -> Draft | None:
     side = "highest" if highest else "lowest"
     question = scope.pick(
         f"Add up the {f.noun} of the {sel.many} separately for each {parent.one}. What is the {side} total?",
-        f"What is the {side} total {f.noun} that any {parent.one} reaches over its {sel.many}?",
+        f"What is the {side} total {f.noun} that any {parent.one} reaches over {parent.its} {sel.many}?",
     )
     if not highest:
         question += f" Leave out every {parent.one} without such {child.many}" + (f" or without any recorded {f.noun}." if f.blank else ".")
@@ -362,3 +377,51 @@ def minimum_of_averages(scope: Scope) -> Draft | None:
 @template("aggregation-MIN", "medium", 1)
 def shortest_span(scope: Scope) -> Draft | None:
     return _extreme_span(scope, False)
+
+
+@template("aggregation-SUM", "hard", 4)
+def total_across_tables(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("ref") and any(f.summable for f in e.fields))
+    f = entity and scope.field(entity, _summable)
+    sel = entity and scope.select_deep(entity)
+    if not entity or not f or not sel or len(numbers(sel.rows, f.name)) < 2:
+        return None
+    question = what(scope, f"the total {_of(f, sel)}")
+    sql = f"SELECT SUM({entity.name}.{f.name}) {sel.source.sql}{sel.where()}"
+    return single(question, sql, plain(sum(numbers(sel.rows, f.name), Decimal(0))), sel.tags)
+
+
+@template("aggregation-AVG", "hard", 4)
+def average_across_tables(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("ref") and e.having("measure"))
+    f = entity and scope.field(entity, _measure)
+    sel = entity and scope.select_deep(entity)
+    if not entity or not f or not sel or len(numbers(sel.rows, f.name)) < 2:
+        return None
+    value = rounded(mean(numbers(sel.rows, f.name)))
+    if value is None:
+        return None
+    question = what(scope, f"the average {_of(f, sel)}", f"{_skip(entity, f)} {ROUND}".strip())
+    sql = f"SELECT ROUND(AVG({entity.name}.{f.name}), 2) {sel.source.sql}{sel.where()}"
+    return single(question, sql, value, sel.tags)
+
+
+def _extreme_across_tables(scope: Scope, highest: bool) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("ref") and e.having("measure"))
+    f = entity and scope.field(entity, _measure)
+    sel = entity and scope.select_deep(entity)
+    if not entity or not f or not sel or len(values := numbers(sel.rows, f.name)) < 2:
+        return None
+    question = what(scope, f"the {'highest' if highest else 'lowest'} {_of(f, sel)}")
+    sql = f"SELECT {'MAX' if highest else 'MIN'}({entity.name}.{f.name}) {sel.source.sql}{sel.where()}"
+    return single(question, sql, plain(max(values) if highest else min(values)), sel.tags)
+
+
+@template("aggregation-MAX", "hard", 3)
+def maximum_across_tables(scope: Scope) -> Draft | None:
+    return _extreme_across_tables(scope, True)
+
+
+@template("aggregation-MIN", "hard", 3)
+def minimum_across_tables(scope: Scope) -> Draft | None:
+    return _extreme_across_tables(scope, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
-from drafts import Draft, grouped, listing, mean, numbers, plain, rounded, single, template, what
+from drafts import Draft, extremes, grouped, listing, mean, numbers, plain, rounded, single, template, what
 from model import Entity, Field, Row, Value, literal, text
 from selection import Scope, named
 
@@ -66,9 +66,9 @@ def days_between_two(scope: Scope) -> Draft | None:
 
 @template("comparison", "medium", 4)
 def attribute_of_the_greater(scope: Scope) -> Draft | None:
-    entity = scope.entity(lambda e: e.having("measure", "date") and len(e.fields) > 3)
-    f = entity and scope.field(entity, lambda f: f.role in {"measure", "date"})
-    asked = entity and f and scope.field(entity, lambda g: g.role in {"category", "measure", "date"} and g.name != f.name)
+    entity = scope.entity(lambda e: e.having("measure", "ordinal", "date") and len(e.fields) > 3)
+    f = entity and scope.field(entity, lambda f: f.role in {"measure", "ordinal", "date"})
+    asked = entity and f and scope.field(entity, lambda g: g.role in {"category", "measure", "ordinal", "date"} and g.name != f.name)
     two = entity and f and _two(scope, entity, f)
     if not entity or not f or not asked or not two:
         return None
@@ -76,11 +76,11 @@ def attribute_of_the_greater(scope: Scope) -> Draft | None:
     row, other = two if greater else two[::-1]
     if row[asked.name] is None or row[asked.name] == other[asked.name]:
         return None
-    side = ("higher" if greater else "lower") if f.role == "measure" else ("later" if greater else "earlier")
+    side = ("higher" if greater else "lower") if extremes(f)[0] == "highest" else ("later" if greater else "earlier")
     shown = [named(entity, r) for r in scope.rng.sample(two, 2)]
     question = scope.pick(
         f"Take {shown[0]} and {shown[1]}. What is the {asked.noun} of the one with the {side} {f.noun}?",
-        f"Of {shown[0]} and {shown[1]}, pick the one with the {side} {f.noun} and give its {asked.noun}.",
+        f"Of {shown[0]} and {shown[1]}, pick the one with the {side} {f.noun} and give {entity.its} {asked.noun}.",
     )
     if asked.role == "date":
         question += " Write the date as YYYY-MM-DD."
@@ -202,7 +202,7 @@ def peers_beyond_one(scope: Scope) -> Draft | None:
     nouns = entity.label.nouns
     question = scope.pick(
         f"Which {entity.many} with the same {by.noun} as {named(entity, row)} have a {side} {f.noun}? Give their {nouns}, in any order.",
-        f"Among {entity.many} that share the {by.noun} of {named(entity, row)}, list the {nouns} of all with a {side} {f.noun} than it, "
+        f"Among {entity.many} that share the {by.noun} of {named(entity, row)}, list the {nouns} of all with a {side} {f.noun} than {named(entity, row)}, "
         "in any order.",
     )
     sql = (
@@ -253,7 +253,7 @@ def rows_above_their_group(scope: Scope) -> Draft | None:
         found += sum(v > average for v in numbers(group, f.name)) if len(group) > 1 else 0
     question = scope.pick(
         f"How many {entity.many} have a higher {f.noun} than the average of all {entity.many} with the same {by.noun}?",
-        f"Compare the {f.noun} of every {entity.one} with the average {f.noun} of its own {by.noun}. How many {entity.many} lie above it?",
+        f"Compare the {f.noun} of every {entity.one} with the average {f.noun} over {entity.many} with the same {by.noun}. How many {entity.many} lie above it?",
     )
     inner = f"SELECT AVG(x.{f.name}) FROM {entity.name} AS x WHERE x.{by.name} = t.{by.name}"
     sql = f"SELECT COUNT(*) FROM {entity.name} AS t WHERE t.{f.name} > ({inner})"

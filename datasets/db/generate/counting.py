@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from drafts import NUMBER_WORDS, Draft, grouped, how_many, mean, numbers, single, template
 from model import Entity, article, literal
 from selection import Scope, named
@@ -158,7 +160,7 @@ def count_shared_value(scope: Scope) -> Draft | None:
     this = named(entity, row)
     question = scope.pick(
         f"How many other {entity.many} have the same {f.noun} as {this}?",
-        f"Not counting {this} itself, how many {entity.many} share its {f.noun}?",
+        f"Apart from {this}, how many {entity.many} have the {f.noun} of {this}?",
     )
     return single(question, _peers_sql(entity, f.name, row[entity.label.name]), found, {"subquery"})
 
@@ -195,3 +197,59 @@ def count_long_spans(scope: Scope) -> Draft | None:
         question += f" Ignore {entity.many} without a recorded {z}."
     condition = f"DATEDIFF({entity.name}.{last}, {entity.name}.{first}) > {limit}"
     return single(question, f"SELECT COUNT(*) {sel.source.sql}{sel.where(condition)}", found, {"date", "null", *sel.tags})
+
+
+@template("counting", "hard", 3)
+def count_weekdays(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("date", "moment"))
+    f = entity and scope.field(entity, lambda f: f.role in {"date", "moment"})
+    sel = entity and f and scope.select(entity, scope.rng.choice((0, 1)), avoid=(f.name,), at_least=8)
+    if not entity or not f or not sel:
+        return None
+    column = f"{entity.name}.{f.name}"
+    days = [cell for r in sel.rows if isinstance(cell := r[f.name], date)]
+    if scope.rng.random() < 0.5:
+        when, condition = "on a Saturday or Sunday", f"DAYOFWEEK({column}) IN (1, 7)"
+        found = sum(d.isoweekday() > 5 for d in days)
+    else:
+        quarter = scope.rng.randint(1, 4)
+        when = f"in the {('first', 'second', 'third', 'fourth')[quarter - 1]} quarter of a year"
+        condition = f"QUARTER({column}) = {quarter}"
+        found = sum((d.month - 1) // 3 + 1 == quarter for d in days)
+    if not 2 <= found < len(sel.rows):
+        return None
+    question = scope.pick(
+        f"For how many {sel.many} does the {f.noun} fall {when}?",
+        f"How many {sel.many} have {article(f.noun)} {f.noun} that falls {when}?",
+    )
+    return single(question, f"SELECT COUNT(*) {sel.source.sql}{sel.where(condition)}", found, {"date", *sel.tags})
+
+
+@template("counting", "medium", 2)
+def count_cells_on_record(scope: Scope) -> Draft | None:
+    """COUNT(column) against COUNT(*)."""
+    entity = scope.entity(lambda e: any(f.blank for f in e.fields))
+    f = entity and scope.field(entity, lambda f: bool(f.blank))
+    sel = entity and f and scope.select(entity, 1, avoid=(f.name,), at_least=5)
+    if not entity or not f or not sel:
+        return None
+    n = sum(r[f.name] is None for r in sel.rows)
+    missing = scope.rng.random() < 0.5
+    found = n if missing else len(sel.rows) - n
+    if found < 2 or n < 1:
+        return None
+    question = scope.pick(
+        f"For how many {sel.many} is {'no' if missing else article(f.noun)} {f.noun} recorded?",
+        f"Among the {sel.many}, how many {'lack' if missing else 'have'} a recorded {f.noun}?",
+    )
+    sql = f"SELECT {'COUNT(*) - ' if missing else ''}COUNT({entity.name}.{f.name}) {sel.source.sql}{sel.where()}"
+    return single(question, sql, found, {"null", *sel.tags})
+
+
+@template("counting", "hard", 4)
+def count_across_tables(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("ref"))
+    sel = entity and scope.select_deep(entity)
+    if not sel:
+        return None
+    return single(how_many(scope, sel.many), f"SELECT COUNT(*) {sel.source.sql}{sel.where()}", len(sel.rows), sel.tags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from drafts import Draft, change, clear_best, grouped, mean, numbers, template
+from drafts import NUMBER_WORDS, Draft, change, clear_best, extremes, grouped, mean, numbers, template
 from model import Entity, Row, literal
 from selection import Scope, Selection, named
 
@@ -37,7 +37,7 @@ def delete_one(scope: Scope) -> Draft | None:
     question = scope.pick(
         f"Remove {named(entity, row)} from the table {entity.name}; leave the other tables as they are.",
         f"Delete {named(entity, row)} from {entity.name} and change nothing else.",
-        f"T{named(entity, row)[1:]} was entered by mistake. Delete it from "
+        f"It was a mistake to enter {named(entity, row)}. Undo this by deleting the row from "
         f"{entity.name} without touching other tables.",
     )
     return change(question, f"DELETE FROM {entity.name} WHERE {label} = {literal(row[label])}", state)
@@ -120,7 +120,7 @@ def delete_with_children(scope: Scope) -> Draft | None:
     state[parent.name] = [r for r in state[parent.name] if r[key] != row[key]]
     question = scope.pick(
         f"Delete {named(parent, row)} together with all {child.many} that refer to it.",
-        f"Remove {named(parent, row)} and, so that nothing is left dangling, all of its {child.many} as well.",
+        f"Remove {named(parent, row)} and, so that nothing is left dangling, all of {parent.its} {child.many} as well.",
     )
     chosen = f"(SELECT {key} FROM {parent.name} WHERE {label} = {literal(row[label])})"
     statements = (
@@ -173,3 +173,63 @@ def delete_of_busy_parents(scope: Scope) -> Draft | None:
     )
     inner = f"SELECT k FROM (SELECT {ref.name} AS k FROM {child.name} GROUP BY {ref.name} HAVING COUNT(*) < {n}) AS rare"
     return change(question, f"DELETE FROM {child.name} WHERE {ref.name} IN ({inner})", state, {"having", "subquery"})
+
+
+@template("DELETE", "hard", 3)
+def keep_one_of_each_group(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("category", "ref") and e.having("measure", "date"))
+    if not entity:
+        return None
+    by = scope.field(entity, lambda f: f.role in {"category", "ref"} and not f.blank)
+    f = scope.field(entity, lambda f: f.role in {"measure", "date"} and not f.blank)
+    if not by or not f:
+        return None
+    highest = scope.rng.random() < 0.6
+    key = entity.key.name
+    kept = set()
+    for group in grouped(scope.rows(entity), by.name).values():
+        order = sorted(group, key=lambda r: r[f.name], reverse=highest)  # type: ignore[arg-type, return-value]
+        if len(order) > 1 and order[0][f.name] == order[1][f.name]:
+            return None
+        kept.add(order[0][key])
+    state = _without(scope, entity, lambda r: r[key] not in kept)
+    if state is None:
+        return None
+    side = extremes(f)[0 if highest else 1]
+    question = scope.pick(
+        f"For each {by.noun}, keep only the {entity.one} with the {side} {f.noun} and delete all other {entity.many}.",
+        f"Thin out the table {entity.name}: of every {by.noun} ({by.name}), only the {entity.one} with the {side} {f.noun} may remain.",
+    )
+    inner = (
+        f"SELECT t.{key} AS k, ROW_NUMBER() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} {'DESC' if highest else 'ASC'}) AS place "
+        f"FROM {entity.name} AS t"
+    )
+    sql = f"DELETE FROM {entity.name} WHERE {key} NOT IN (SELECT r.k FROM ({inner}) AS r WHERE r.place = 1)"
+    return change(question, sql, state, {"window", "group", "subquery"})
+
+
+@template("DELETE", "medium", 2)
+def delete_first_rows(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("measure", "date", "moment"))
+    f = entity and scope.field(entity, lambda f: f.role in {"measure", "date", "moment"})
+    if not entity or not f:
+        return None
+    n = scope.rng.choice((2, 3, 4, 5))
+    highest = scope.rng.random() < 0.5
+    rows = [r for r in scope.rows(entity) if r[f.name] is not None]
+    rows.sort(key=lambda r: r[f.name], reverse=highest)  # type: ignore[arg-type, return-value]
+    if len(rows) <= n + 1 or rows[n - 1][f.name] == rows[n][f.name]:
+        return None
+    key = entity.key.name
+    gone = {r[key] for r in rows[:n]}
+    state = _without(scope, entity, lambda r: r[key] in gone)
+    if state is None:
+        return None
+    side = extremes(f)[0 if highest else 1]
+    question = scope.pick(
+        f"Delete the {NUMBER_WORDS[n]} {entity.many} with the {side} {f.noun} from {entity.name}.",
+        f"Remove those {NUMBER_WORDS[n]} {entity.many} that have the {side} values of {f.noun}.",
+    )
+    null = f" WHERE {f.name} IS NOT NULL" if f.blank else ""
+    inner = f"SELECT {key} AS k FROM {entity.name}{null} ORDER BY {f.name} {'DESC' if highest else 'ASC'} LIMIT {n}"
+    return change(question, f"DELETE FROM {entity.name} WHERE {key} IN (SELECT r.k FROM ({inner}) AS r)", state, {"subquery"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fields import (
-    cat, code, dates, day, dec, flag, ints, key, label, later, mix, moment, money, note, num, one_of, person, ref, tenths,
+    cat, code, dates, day, dec, flag, ints, key, label, later, mix, moment, money, note, num, one_of, ordinal, person, ref, tenths,
     times,
 )  # fmt: skip
 from model import Domain, Entity
@@ -104,13 +104,13 @@ MUSEUM = Domain(
             key("artist_id", "artist id"),
             label("full_name", "name", person),
             cat("country", "home country", "home countries", COUNTRIES, "from {v}"),
-            num("birth_year", "year of birth", ints(1810, 1985), top="youngest", low="oldest",
+            ordinal("birth_year", "year of birth", ints(1810, 1985), top="youngest", low="oldest",
                 more="born after the year {v}", less="born before the year {v}", blank=0.1),
         ), (14, 20)),
         Entity("galleries", "gallery", "galleries", (
             key("gallery_id", "gallery id"),
             label("gallery_name", "name", mix("{} {}", ("East", "West", "Upper", "Lower", "Courtyard", "Tower"), ("Gallery", "Wing", "Cabinet"))),
-            num("floor_no", "floor number", ints(0, 4)),
+            ordinal("floor_no", "floor number", ints(0, 4)),
             dec("area_m2", "floor area", tenths(35, 310), digits=1, top="largest", low="smallest", unit="square metres", summable=True),
         ), (8, 11)),
         Entity("artworks", "artwork", "artworks", (
@@ -188,7 +188,7 @@ FOOTBALL = Domain(
             key("club_id", "club id"),
             label("club_name", "name", mix("{} {}", TOWNS, ("United", "Rovers", "Athletic", "Town", "Wanderers"))),
             cat("region", "region", "regions", ("Coast", "Lakes", "Uplands", "Capital"), "from the {v} region"),
-            num("founded", "founding year", ints(1878, 1996), more="founded after the year {v}", less="founded before the year {v}",
+            ordinal("founded", "founding year", ints(1878, 1996), more="founded after the year {v}", less="founded before the year {v}",
                 top="youngest", low="oldest"),
             dec("stadium_fee", "stadium fee", money(900, 9000, 2500), unit="euros", summable=True),
         ), (10, 14)),

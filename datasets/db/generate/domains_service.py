@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fields import (
-    cat, code, dates, day, dec, flag, ints, key, label, later, mix, moment, money, note, num, person, pick, ref, tenths, times,
+    cat, code, dates, day, dec, flag, ints, key, label, later, mix, moment, money, note, num, ordinal, person, pick, ref, tenths, times,
 )  # fmt: skip
 from model import Domain, Entity
 from words import ADJECTIVES, CITIES, COUNTRIES, NOUNS, TOWNS
@@ -16,7 +16,7 @@ HOSPITAL = Domain(
             label("ward_name", "name", mix("{}", ("Cardiology", "Paediatrics", "Surgery", "Oncology", "Neurology", "Maternity",
                   "Orthopaedics", "Geriatrics", "Urology", "Dermatology", "Radiology", "Psychiatry"))),
             num("beds", "bed count", ints(6, 48), more="with more than {v} beds", less="with fewer than {v} beds", summable=True),
-            num("floor_no", "floor number", ints(0, 6)),
+            ordinal("floor_no", "floor number", ints(0, 6)),
         ), (8, 11)),
         Entity("doctors", "doctor", "doctors", (
             key("doctor_id", "doctor id"),
@@ -204,7 +204,7 @@ RECORDS = Domain(
             key("band_id", "band id"),
             label("band_name", "name", mix("The {} {}s", ADJECTIVES, ("Lantern", "Compass", "Mirror", "Signal", "Tower", "Shadow", "Orchard"))),
             cat("home_city", "home city", "home cities", CITIES[4:10], "from {v}"),
-            num("formed_year", "founding year", ints(1984, 2021), more="formed after the year {v}", less="formed before the year {v}",
+            ordinal("formed_year", "founding year", ints(1984, 2021), more="formed after the year {v}", less="formed before the year {v}",
                 top="youngest", low="oldest"),
             num("members", "number of members", ints(2, 9), more="with more than {v} members", less="with fewer than {v} members", summable=True),
         ), (12, 18)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
-from model import Row, Value
+from model import Field, Row, Value
 from selection import Scope
 
 Difficulty = Literal["easy", "medium", "hard"]
@@ -79,6 +79,11 @@ def how_many(scope: Scope, things: str) -> str:
         f"How many {things} are there?", f"How many {things} are there?", f"Count the {things}.", f"What is the number of {things}?",
         f"Please count the {things}.", f"I need the number of {things}.", f"Can you tell me how many {things} there are?",
     )  # fmt: skip
+
+
+def extremes(f: Field) -> tuple[str, str]:
+    """The words for the greatest and the least value."""
+    return ("highest", "lowest") if f.role == "measure" or "year" not in f.noun and f.role == "ordinal" else ("latest", "earliest")
 
 
 def pairs_of(values: Sequence[str]) -> str:

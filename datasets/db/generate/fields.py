@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -80,6 +81,12 @@ def num(
         missing=missing,
         present=present,
     )
+
+
+def ordinal(name: str, noun: str, make: Make, *, more: str = "", less: str = "", top: str = "", low: str = "",
+            blank: float = 0.0) -> Field:  # fmt: skip
+    """A whole number that orders rows but is not counted with, such as a year or a floor."""
+    return replace(num(name, noun, make, more=more, less=less, top=top, low=low, blank=blank), role="ordinal")
 
 
 def dec(name: str, noun: str, make: Make, *, more: str = "", less: str = "", top: str = "", low: str = "",

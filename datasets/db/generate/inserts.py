@@ -41,7 +41,7 @@ def _spoken(f: Field, value: Value) -> str:
 def _sentence(entity: Entity, row: Row, skip: Sequence[str] = ()) -> str:
     """Every value of a row in words, NULLs at the end."""
     spoken = [_spoken(f, row[f.name]) for f in entity.fields if row[f.name] is not None and f.role != "ref" and f.name not in skip]
-    spoken += [f"{f.noun} id {row[f.name]}" if f.type == "INT" else f"{f.noun} {row[f.name]}" for f in _refs(entity, row, skip)]
+    spoken += [f"{f.noun} id {row[f.name]}" if isinstance(row[f.name], int) else f"{f.noun} {row[f.name]}" for f in _refs(entity, row, skip)]
     missing = [f.noun for f in entity.fields if row[f.name] is None and f.name not in skip]
     return pairs_of(spoken) + (f"; the {pairs_of(missing)} {'is' if len(missing) == 1 else 'are'} not known yet (NULL)" if missing else "")
 
@@ -163,7 +163,7 @@ def insert_copy(scope: Scope) -> Draft | None:
     if not entity or not fresh:
         return None
     model = scope.rng.choice(scope.rows(entity))
-    f = scope.field(entity, lambda f: f.role in {"measure", "category", "date"} and fresh[f.name] != model[f.name])
+    f = scope.field(entity, lambda f: f.role in {"measure", "ordinal", "category", "date"} and fresh[f.name] != model[f.name])
     if f is None or fresh[f.name] is None:
         return None
     changed = [f"{g.noun} {show(g, fresh[g.name])}" for g in dict.fromkeys((entity.key.name, entity.label.name, f.name)) for g in [entity.field(g)]]

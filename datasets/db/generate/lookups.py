@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from decimal import Decimal
 
-from drafts import NUMBER_WORDS, Draft, clear_best, grouped, listing, numbers, single, template, what
+from drafts import NUMBER_WORDS, Draft, clear_best, extremes, grouped, listing, numbers, single, template, what
 from model import Entity, Field, Value, literal, text
 from selection import MONTHS, Scope, named
 
@@ -19,7 +19,7 @@ def _hint(f: Field) -> str:
 
 
 def _attribute(scope: Scope, entity: Entity) -> Field | None:
-    return scope.field(entity, lambda f: f.role in {"category", "measure", "date", "moment"} and f.type != "BOOLEAN")
+    return scope.field(entity, lambda f: f.role in {"category", "measure", "ordinal", "date", "moment"} and f.type != "BOOLEAN")
 
 
 @template("other", "easy", 3)
@@ -44,7 +44,7 @@ def attribute_of_parent(scope: Scope) -> Draft | None:
     parent, child, ref = link
     row = scope.rng.choice(scope.rows(child))
     owner = scope.data.parent(row, ref)
-    f = scope.field(parent, lambda f: f.role in {"category", "measure", "date", "label"} and not f.primary)
+    f = scope.field(parent, lambda f: f.role in {"category", "measure", "ordinal", "date", "label"} and not f.primary)
     if owner is None or f is None or owner[f.name] is None:
         return None
     question = what(scope, f"the {f.noun} of {ref.whose.format(v=named(child, row))}", _hint(f))
@@ -66,7 +66,7 @@ def attribute_of_grandparent(scope: Scope) -> Draft | None:
     row = scope.rng.choice(scope.rows(child))
     owner = scope.data.parent(row, ref)
     top = scope.data.parent(owner, up) if owner else None
-    f = scope.field(grand, lambda f: f.role in {"category", "measure", "date", "label"} and not f.primary)
+    f = scope.field(grand, lambda f: f.role in {"category", "measure", "ordinal", "date", "label"} and not f.primary)
     if top is None or f is None or top[f.name] is None:
         return None
     chain = up.whose.format(v=ref.whose.format(v=named(child, row)))
@@ -88,9 +88,9 @@ def labels_of_selection(scope: Scope) -> Draft | None:
     sql = f"SELECT {entity.name}.{label.name} {sel.source.sql}{sel.where()}"
     if len(sel.rows) == 1:
         question = scope.pick(
-            f"There is exactly one {sel.one}. What is its {label.noun}?",
+            f"There is exactly one {sel.one}. What is {entity.its} {label.noun}?",
             f"What is the {label.noun} of the only {sel.one}?",
-            f"Find the one {sel.one} and give its {label.noun}.",
+            f"Find the one {sel.one} and give the {label.noun}.",
         )
         return single(question, sql, sel.rows[0][label.name], sel.tags)
     question = scope.pick(
@@ -108,10 +108,8 @@ def distinct_values(scope: Scope) -> Draft | None:
     sel = entity and f and scope.select(entity, 1, avoid=(f.name,), at_least=3, share=0.5)
     if not entity or not f or not sel:
         return None
-    values = sorted(grouped(sel.rows, f.name), key=str)
+    values = sorted(grouped(sel.rows, f.name), key=lambda v: str(v).casefold())
     if not 2 <= len(values) <= 6 or len(values) == len(grouped(scope.rows(entity), f.name)):
-        return None
-    if [v.casefold() for v in map(str, values)] != sorted(str(v).casefold() for v in values):
         return None
     question = scope.pick(
         f"Which different {f.nouns} occur among the {sel.many}? List each once, in alphabetical order.",
@@ -233,7 +231,7 @@ def label_and_value_of_best(scope: Scope) -> Draft | None:
     row = next(r for r in sel.rows if r[label.name] == best)
     side = "highest" if highest else "lowest"
     question = scope.pick(
-        f"Of all {sel.many}, which one has the {side} {f.noun}? Give two answers: its {label.noun}, then its {f.noun}.",
+        f"Of all {sel.many}, which one has the {side} {f.noun}? Give two answers: the {label.noun}, then the {f.noun}.",
         f"Find the {entity.one} with the {side} {f.noun} among the {sel.many}. Answer with the {label.noun} and the {f.noun}, in this order.",
     )
     null = (f"{entity.name}.{f.name} IS NOT NULL",) if f.blank else ()
@@ -268,10 +266,10 @@ def label_with_category_text(scope: Scope) -> Draft | None:
         question = f"{start} Answer in the form {label.noun} (the {by.noun} in round brackets), with one space before the bracket."
         answer, shown = f"{best} ({group})", f"CONCAT({a}, ' (', {b}, ')')"
     elif style == "dash":
-        question = f'{start} Answer with its {label.noun} and {by.noun} joined by " - ".'
+        question = f'{start} Answer with the {label.noun} and {by.noun} joined by " - ".'
         answer, shown = f"{best} - {group}", f"CONCAT({a}, ' - ', {b})"
     else:
-        question = f"{start} Answer with its {label.noun} in capital letters."
+        question = f"{start} Answer with the {label.noun} in capital letters."
         answer, shown = best.upper(), f"UPPER({a})"
         if answer == best:
             return None
@@ -301,11 +299,11 @@ def longest_label(scope: Scope) -> Draft | None:
     return single(question, sql, best, {"string", *sel.tags})
 
 
-@template("other", "hard", 3)
+@template("other", "hard", 5)
 def neighbour_in_order(scope: Scope) -> Draft | None:
     """The row right before or after one, by date or measure."""
-    entity = scope.entity(lambda e: e.having("measure", "date", "moment"))
-    f = entity and scope.field(entity, lambda f: f.role in {"measure", "date", "moment"})
+    entity = scope.entity(lambda e: e.having("measure", "ordinal", "date", "moment"))
+    f = entity and scope.field(entity, lambda f: f.role in {"measure", "ordinal", "date", "moment"})
     if not entity or not f:
         return None
     rows = [r for r in scope.rows(entity) if r[f.name] is not None]
@@ -315,10 +313,10 @@ def neighbour_in_order(scope: Scope) -> Draft | None:
     at = scope.rng.randrange(1, len(rows) - 1)
     after = scope.rng.random() < 0.5
     label = entity.label
-    low, high = ("lowest", "highest") if f.role == "measure" else ("earliest", "latest")
+    high, low = extremes(f)
     question = (
         f"Sort all {entity.many} by {f.noun} from {low} to {high}. Which {entity.one} comes directly {'after' if after else 'before'} "
-        f"{named(entity, rows[at])}? Give its {label.noun}."
+        f"{named(entity, rows[at])}? Give the {label.noun}."
     )
     fn = "LEAD" if after else "LAG"
     null = f" WHERE t.{f.name} IS NOT NULL" if f.blank else ""
@@ -329,7 +327,7 @@ def neighbour_in_order(scope: Scope) -> Draft | None:
     return single(question, sql, rows[at + 1 if after else at - 1][label.name], {"window", "subquery"})
 
 
-@template("other", "hard", 3)
+@template("other", "hard", 4)
 def running_total_passes(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("date", "moment") and any(f.summable for f in e.fields))
     if not entity:
@@ -338,9 +336,8 @@ def running_total_passes(scope: Scope) -> Draft | None:
     f = scope.field(entity, lambda f: f.summable and not f.blank)
     if not when or not f:
         return None
-    rows = sorted(scope.rows(entity), key=lambda r: r[when.name])  # type: ignore[arg-type, return-value]
-    if len({r[when.name] for r in rows}) < len(rows):
-        return None
+    label = entity.label.name
+    rows = sorted(scope.rows(entity), key=lambda r: (text(r[when.name]), text(r[label]).casefold()))
     total = sum(numbers(rows, f.name), Decimal(0))
     limit = (total * scope.rng.choice((2, 3, 4, 5, 6)) / 10).quantize(Decimal(1))
     running = Decimal(0)
@@ -351,12 +348,11 @@ def running_total_passes(scope: Scope) -> Draft | None:
         if running > limit:
             break
     question = (
-        f"Go through the {entity.many} in order of {when.noun}, earliest first, and keep a running total of the {f.noun}. "
+        f"Go through the {entity.many} in order of {when.noun}, earliest first and by {entity.label.noun} where it is equal, and keep a running total of the {f.noun}. "
         f"What is the {entity.label.noun} of the {entity.one} at which the running total first exceeds {limit}?"
     )
-    label = entity.label.name
-    inner = f"SELECT t.{label} AS label, t.{when.name} AS moment_of, SUM(t.{f.name}) OVER (ORDER BY t.{when.name}) AS running FROM {entity.name} AS t"
-    sql = f"SELECT s.label FROM ({inner}) AS s WHERE s.running > {limit} ORDER BY s.moment_of LIMIT 1"
+    inner = f"SELECT t.{label} AS label, t.{when.name} AS moment_of, SUM(t.{f.name}) OVER (ORDER BY t.{when.name}, t.{label}) AS running FROM {entity.name} AS t"
+    sql = f"SELECT s.label FROM ({inner}) AS s WHERE s.running > {limit} ORDER BY s.moment_of, s.label LIMIT 1"
     return single(question, sql, row[label], {"window", "subquery", "date"})
 
 
@@ -390,3 +386,92 @@ def busiest_month(scope: Scope) -> Draft | None:
     sql = f"SELECT {shown} {sel.source.sql}{sel.where(*null)} GROUP BY {shown} ORDER BY COUNT(*) DESC LIMIT 1"
     return single(question, sql, MONTHS[best - 1], {"date", "group", *sel.tags})
 
+
+
+@template("other", "hard", 4)
+def table_by_group(scope: Scope) -> Draft | None:
+    """Two columns, one row for each group."""
+    entity = scope.entity(lambda e: e.having("category"))
+    by = entity and scope.field(entity, lambda f: f.role == "category" and not f.blank)
+    sel = entity and by and scope.select(entity, scope.rng.choice((0, 1)), avoid=(by.name,), at_least=6)
+    if not entity or not by or not sel:
+        return None
+    groups = {str(k): len(g) for k, g in grouped(sel.rows, by.name).items()}
+    n = scope.rng.choice((1, 1, 2, 3))
+    shown = sorted(((k, size) for k, size in groups.items() if size >= n), key=lambda pair: pair[0].casefold())
+    if not 2 <= len(shown) <= 6:
+        return None
+    only = f" Leave out groups of fewer than {n}." if n > 1 else ""
+    question = (
+        f"For each {by.noun}, count the {sel.many}.{only} Give every {by.noun} followed by its count, in alphabetical order of the {by.noun}."
+    )
+    if n == 1:
+        question += f" Skip a {by.noun} with no such {entity.one}."
+    column = f"{entity.name}.{by.name}"
+    having = f" HAVING COUNT(*) >= {n}" if n > 1 else ""
+    sql = f"SELECT {column}, COUNT(*) {sel.source.sql}{sel.where()} GROUP BY {column}{having} ORDER BY {column}"
+    tags = {"two-columns", "group", *({"having"} if n > 1 else ()), *sel.tags}
+    return Draft(question, (sql,), frozenset(tags), tuple(shown), ordered=True)
+
+
+@template("other", "hard", 4)
+def latest_child_of_parent(scope: Scope) -> Draft | None:
+    link = scope.relation(lambda p, c: c.having("date", "moment"))
+    if not link:
+        return None
+    parent, child, ref = link
+    f = scope.field(child, lambda f: f.role in {"date", "moment"} and not f.blank)
+    owner = scope.rng.choice(scope.rows(parent))
+    rows = [r for r in scope.rows(child) if r[ref.name] == owner[parent.key.name]]
+    if f is None or len(rows) < 2 or len({r[f.name] for r in rows}) < len(rows):
+        return None
+    latest = scope.rng.random() < 0.5
+    row = sorted(rows, key=lambda r: r[f.name], reverse=latest)[0]  # type: ignore[arg-type, return-value]
+    ask = scope.field(child, lambda g: g.role in {"category", "measure", "label"})
+    if ask is None or row[ask.name] is None:
+        return None
+    side = "latest" if latest else "earliest"
+    question = scope.pick(
+        f"Among the {child.many} {ref.of.format(v=named(parent, owner))}, take the one with the {side} {f.noun}. What is its {ask.noun}?",
+        f"What is the {ask.noun} of the {child.one} with the {side} {f.noun} among all {child.many} {ref.of.format(v=named(parent, owner))}?",
+    )
+    sql = (
+        f"SELECT c.{ask.name} FROM {child.name} AS c JOIN {parent.name} AS p ON p.{parent.key.name} = c.{ref.name} "
+        f"WHERE p.{parent.label.name} = {literal(owner[parent.label.name])} ORDER BY c.{f.name} {'DESC' if latest else 'ASC'} LIMIT 1"
+    )
+    return single(question, sql, row[ask.name], {"join-2", "date"})
+
+
+@template("other", "medium", 4)
+def union_of_selections(scope: Scope) -> Draft | None:
+    """Labels of rows that meet one of two conditions."""
+    entity = scope.entity()
+    a = entity and scope.select(entity, 1, at_least=1, share=0.15, flat=True)
+    b = entity and a and scope.select(entity, 1, avoid=(a.clauses[0].field,), at_least=1, share=0.15, flat=True)
+    if not entity or not a or not b:
+        return None
+    label = entity.label
+    found = [r for r in scope.rows(entity) if a.test(r) or b.test(r)]
+    if not 2 <= len(found) <= MAX_LIST or len(found) == max(len(a.rows), len(b.rows)):
+        return None
+    question = scope.pick(
+        f"Find all {entity.many} that are either {a.words} or {b.words} (or both). List their {label.nouns}, in any order.",
+        f"List the {label.nouns} of the {a.many} and also of the {b.many}. Name each only once, in any order.",
+    ).replace("that are either with", "either with").replace("that are either", "either")
+    sql = f"SELECT {label.name} FROM {entity.name}{a.where()} UNION SELECT {label.name} FROM {entity.name}{b.where()}"
+    return listing(question, sql, [r[label.name] for r in found], {"union", *a.tags, *b.tags})
+
+
+@template("other", "hard", 4)
+def labels_across_tables(scope: Scope) -> Draft | None:
+    entity = scope.entity(lambda e: e.having("ref"))
+    sel = entity and scope.select_deep(entity)
+    if not entity or not sel or len(sel.rows) > MAX_LIST:
+        return None
+    label = entity.label
+    question = scope.pick(
+        f"List the {label.nouns} of all {sel.many}, in any order.",
+        f"I need the {label.nouns} of all {sel.many}. The order does not matter.",
+    )
+    sql = f"SELECT {entity.name}.{label.name} {sel.source.sql}{sel.where()}"
+    return listing(question, sql, [r[label.name] for r in sel.rows], sel.tags)

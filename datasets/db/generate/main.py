@@ -39,6 +39,12 @@ SIZES = {"test": 300, "dev": 200, "train": 2000}
 TASKS_PER_DATABASE = 9
 HELD_OUT_SHARE = 0.2
 CONTEXT_SHARE = 0.3
+CHANGE_CONTEXTS = (
+    "One correction is needed in our records.",
+    "The database has to be brought up to date.",
+    "Please carry out this change for me.",
+    "There is a change to make in the database.",
+)
 KIND_DECK = Counter(
     {
         "INSERT": 12,
@@ -110,13 +116,14 @@ def _draft(scope: Scope, kind: str, used: set[str], asked: set[str]) -> tuple[Te
         fresh = [t for t in candidates if t.name not in used] if attempt < 2000 else candidates
         template = scope.rng.choices(fresh or candidates, [t.weight for t in fresh or candidates])[0]
         draft = template.make(scope)
-        if draft and draft.question not in asked and _earned(draft, scope.data):
+        if draft and draft.question not in asked and _earned(draft, scope.data, scope.rng):
             return template, draft
     raise RuntimeError(f"no {kind} task for {scope.domain.name}")
 
 
-def _earned(draft: Draft, data: Data) -> bool:
-    """Whether the answer is out of reach of an agent that does not read the rows it is about."""
+def _earned(draft: Draft, data: Data, rng: random.Random) -> bool:
+    """Whether the answer is out of reach of an agent that does not read the rows it is about. Every other small number
+    is refused, so that no constant is right often."""
     if draft.answer is None:
         return True
     cells = [text(v) for row in draft.answer for v in row]
@@ -125,6 +132,8 @@ def _earned(draft: Draft, data: Data) -> bool:
     if len(cells) == 1:
         first = next(iter(next(iter(data.rows.values()))[0].values()))
         if cells[0] in {"0", "1", text(first)} or _mentions(draft.question, cells[0]):
+            return False
+        if cells[0] in {"2", "3", "4", "5", "6"} and rng.random() < 0.5:
             return False
     return not any(_is_column(cells, rows) for rows in data.rows.values())
 
@@ -143,7 +152,7 @@ def _task(
 ) -> DBTask:
     question = draft.question
     if rng.random() < CONTEXT_SHARE:
-        question = f"{rng.choice(domain.contexts)} {question}"
+        question = f"{rng.choice(domain.contexts if draft.answer else CHANGE_CONTEXTS)} {question}"
     tags = [f"domain:{domain.name}", f"template:{template.name}", *sorted(draft.tags)]
     return DBTask(
         id=f"db-{name}",

@@ -15,7 +15,7 @@ from typing import Literal
 
 Value = None | bool | int | Decimal | str | date | datetime
 Row = dict[str, Value]
-Role = Literal["key", "label", "category", "measure", "date", "moment", "flag", "note", "ref"]
+Role = Literal["key", "label", "category", "measure", "ordinal", "date", "moment", "flag", "note", "ref"]
 
 
 class Build:
@@ -104,6 +104,11 @@ class Entity:
     @property
     def label(self) -> Field:
         return next(f for f in self.fields if f.role == "label")
+
+    @property
+    def its(self) -> str:
+        """The possessive of one row; people have names in ``full_name``."""
+        return "their" if self.label.name == "full_name" else "its"
 
     def field(self, name: str) -> Field:
         return next(f for f in self.fields if f.name == name)

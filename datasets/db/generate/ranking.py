@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from drafts import NUMBER_WORDS, ORDINALS, Draft, clear_best, grouped, listing, mean, numbers, single, template
+from drafts import NUMBER_WORDS, ORDINALS, Draft, clear_best, extremes, grouped, listing, mean, numbers, single, template
 from model import Entity, Field, Row, Value
 from selection import Scope, Selection, named
 
 
 def ranked_field(scope: Scope, entity: Entity) -> Field | None:
-    return scope.field(entity, lambda f: f.role in {"measure", "date", "moment"})
+    return scope.field(entity, lambda f: f.role in {"measure", "ordinal", "date", "moment"})
 
 
 def strict_order(rows: list[Row], name: str, *, highest: bool) -> list[Row] | None:
@@ -22,14 +22,12 @@ def strict_order(rows: list[Row], name: str, *, highest: bool) -> list[Row] | No
 
 
 def superlative(f: Field, *, highest: bool) -> str:
-    if f.role == "measure":
-        return f"the {'highest' if highest else 'lowest'} {f.noun}"
-    return f"the {'latest' if highest else 'earliest'} {f.noun}"
+    return f"the {extremes(f)[0 if highest else 1]} {f.noun}"
 
 
 def _top(scope: Scope, n_clauses: int, places: int) -> tuple[Entity, Field, Selection, list[Row], bool] | None:
     """``places`` rows at the top of a selection, each clearly apart from the next."""
-    entity = scope.entity(lambda e: e.having("measure", "date", "moment"))
+    entity = scope.entity(lambda e: e.having("measure", "ordinal", "date", "moment"))
     f = entity and ranked_field(scope, entity)
     if not entity or not f:
         return None
@@ -61,8 +59,8 @@ def _best(scope: Scope, n_clauses: int) -> Draft | None:
     entity, f, sel, order, highest = found
     most, noun = superlative(f, highest=highest), entity.label.noun
     forms = [
-        f"Of all {sel.many}, which one has {most}? Give its {noun}.",
-        f"Among the {sel.many}, find the one with {most} and answer with its {noun}.",
+        f"Of all {sel.many}, which one has {most}? Give the {noun}.",
+        f"Among the {sel.many}, find the one with {most} and answer with the {noun}.",
         f"What is the {noun} of the {entity.one} with {most} among all {sel.many}?",
     ]
     adjective = f.top if highest else f.low
@@ -89,12 +87,11 @@ def nth_of_selection(scope: Scope) -> Draft | None:
         return None
     entity, f, sel, order, highest = found
     most = superlative(f, highest=highest).replace("the ", f"the {ORDINALS[n]}-", 1)
-    most = most.replace(f"{ORDINALS[n]}-", f"{ORDINALS[n]} ") if n > 3 else most
     noun = entity.label.noun
     question = scope.pick(
-        f"Which of the {sel.many} has {most}? Give its {noun}.",
+        f"Which of the {sel.many} has {most}? Give the {noun}.",
         f"What is the {noun} of the {entity.one} with {most} among all {sel.many}?",
-        f"Sort all {sel.many} by {f.noun} from {_direction(f, highest)}. Whose {noun} stands in {ORDINALS[n]} place?",
+        f"Sort all {sel.many} by {f.noun} from {_direction(f, highest)}. Which {noun} stands in {ORDINALS[n]} place?",
     )
     if f.blank:
         question += f" Leave out {entity.many} without a recorded {f.noun}."
@@ -103,7 +100,7 @@ def nth_of_selection(scope: Scope) -> Draft | None:
 
 
 def _direction(f: Field, highest: bool) -> str:
-    low, high = ("lowest", "highest") if f.role == "measure" else ("earliest", "latest")
+    high, low = extremes(f)
     return f"{high} to {low}" if highest else f"{low} to {high}"
 
 
@@ -140,7 +137,7 @@ def parent_with_most_children(scope: Scope) -> Draft | None:
     joined = sel.source.join(child.name, ref, parent)
     question = scope.pick(
         f"Which {parent.one} {ref.has} the most {sel.many}? Give the {parent.label.noun}.",
-        f"Find the {parent.one} that {ref.has} the largest number of {sel.many} and answer with its {parent.label.noun}.",
+        f"Find the {parent.one} that {ref.has} the largest number of {sel.many} and answer with the {parent.label.noun}.",
     )
     sql = (
         f"SELECT {joined}.{parent.label.name} {sel.source.sql}{sel.where()} "
@@ -219,7 +216,7 @@ def group_with_best_average(scope: Scope) -> Draft | None:
     return single(question, sql, best, {"group", *sel.tags})
 
 
-@template("ranking", "hard", 3)
+@template("ranking", "hard", 5)
 def rank_within_group(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("category") and e.having("measure", "date"))
     if not entity:
@@ -234,11 +231,11 @@ def rank_within_group(scope: Scope) -> Draft | None:
     place = order.index(row) + 1
     if place < 2:
         return None
-    side = "highest" if f.role == "measure" else "latest"
+    side = extremes(f)[0]
     this = named(entity, row)
     question = scope.pick(
         f"Rank the {entity.many} of the same {by.noun} as {this} by {f.noun}, with rank 1 for the {side}. Which rank does {this} take?",
-        f"Among all {entity.many} that share its {by.noun}, what rank does {this} hold by {f.noun} (rank 1 is the {side})?",
+        f"Among all {entity.many} that share {entity.its} {by.noun}, what rank does {this} hold by {f.noun} (rank 1 is the {side})?",
     )
     inner = (
         f"SELECT t.{entity.label.name} AS label, RANK() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} DESC) AS place "
@@ -248,7 +245,7 @@ def rank_within_group(scope: Scope) -> Draft | None:
     return single(question, sql, place, {"window", "subquery"})
 
 
-@template("ranking", "hard", 3)
+@template("ranking", "hard", 4)
 def best_of_each_group(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("category") and e.having("measure"))
     if not entity:
@@ -265,7 +262,7 @@ def best_of_each_group(scope: Scope) -> Draft | None:
         winners.append(next(r for r in group if r[entity.label.name] == best))
     if not 3 <= len(winners) <= 7:
         return None
-    winners.sort(key=lambda r: str(r[by.name]))
+    winners.sort(key=lambda r: str(r[by.name]).casefold())
     question = scope.pick(
         f"For every {by.noun}, find the {entity.one} with the highest {f.noun}. List the {entity.label.nouns} of these {entity.many}, "
         f"ordered alphabetically by {by.noun}.",

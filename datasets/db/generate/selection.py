@@ -75,6 +75,8 @@ class Selection:
     @property
     def words(self) -> str:
         parts = [c.words for c in self.clauses]
+        if sum(c.rank == 2 for c in self.clauses) > 1:
+            return "that are both " + " and ".join(f"({mark}) {part}" for mark, part in zip("ab", parts, strict=True))
         if len(parts) < 2:
             return "".join(parts)
         return ", ".join(parts[:-1]) + (", and " if len(parts) > 2 else " and ") + parts[-1]
@@ -165,6 +167,20 @@ class Scope:
                 return Selection(source, clauses, kept)
         return None
 
+    def select_deep(self, entity: Entity, *, avoid: Iterable[str] = (), at_least: int = 2) -> Selection | None:
+        """A selection by one or two references, each followed as far as it goes: joins over three or four tables."""
+        rows = self.rows(entity)
+        refs = [f for f in entity.having("ref") if f.name not in avoid]
+        for _ in range(12):
+            source, target = From(entity), self.rng.choice(rows)
+            chosen = self.rng.sample(refs, min(len(refs), self.rng.choice((1, 2, 2))))
+            found = [_reference(self, source, entity.name, f, target, 2, deep=True) for f in chosen]
+            clauses = [c for c in found if c is not None]
+            kept = [row for row in rows if all(c.test(row) for c in clauses)]
+            if len(clauses) == len(chosen) and source.n_tables > 2 and at_least <= len(kept) <= 0.8 * len(rows):
+                return Selection(source, clauses, kept)
+        return None
+
     def _clauses(self, source: From, target: Row, n: int, avoid: set[str], flat: bool) -> list[Clause] | None:
         clauses: list[Clause] = []
         for _ in range(n):
@@ -182,30 +198,35 @@ def show(f: Field, value: Value) -> str:
 
 
 def named(entity: Entity, row: Row) -> str:
-    """``the book "The Silent Harbour"``."""
+    """``the book "The Silent Harbour"``, or ``Eastbrook Depot`` where the name says what it is."""
+    if str(row[entity.label.name]).lower().split()[-1] == entity.one:
+        return show(entity.label, row[entity.label.name])
     return f"the {entity.one} {show(entity.label, row[entity.label.name])}"
 
 
 def clause_for(
-    scope: Scope, source: From, alias: str, entity: Entity, target: Row, avoid: set[str], depth: int
+    scope: Scope, source: From, alias: str, entity: Entity, target: Row, avoid: set[str], depth: int, deep: bool = False
 ) -> Clause | None:
     """A clause that ``target`` meets. ``depth`` is how many references may still be followed."""
     candidates = [f for f in entity.fields if f.name not in avoid and (f.role != "ref" or depth > 0) and f.role != "key"]
     if not candidates:
         return None
     weights = [3 if f.role == "ref" else 2 if f.role in {"category", "date", "measure"} else 1 for f in candidates]
-    f = scope.rng.choices(candidates, weights)[0]
+    refs = [f for f in candidates if f.role == "ref"]
+    f = scope.rng.choice(refs) if deep and refs else scope.rng.choices(candidates, weights)[0]
     if f.role == "ref":
-        return _reference(scope, source, alias, f, target, depth)
+        return _reference(scope, source, alias, f, target, depth, deep=deep)
     return _plain(scope, alias, entity, f, target)
 
 
-def _reference(scope: Scope, source: From, alias: str, f: Field, target: Row, depth: int) -> Clause | None:
+def _reference(
+    scope: Scope, source: From, alias: str, f: Field, target: Row, depth: int, *, deep: bool = False
+) -> Clause | None:
     parent = scope.domain.table(f.target)
     row = scope.data.parent(target, f)
     if row is None:
         return None
-    if scope.rng.random() < 0.35:
+    if not deep and scope.rng.random() < 0.35:
         value = row[parent.label.name]
         words = f.of.format(v=named(parent, row))
         if parent.label.primary:
@@ -214,7 +235,7 @@ def _reference(scope: Scope, source: From, alias: str, f: Field, target: Row, de
         sql = f"{joined}.{parent.label.name} = {literal(value)}"
         return Clause(words, sql, _through(scope, f, lambda p: p[parent.label.name] == value), f.name, 1)
     joined = source.join(alias, f, parent)
-    inner = clause_for(scope, source, joined, parent, row, set(), depth - 1)
+    inner = clause_for(scope, source, joined, parent, row, set(), depth - 1, deep)
     if inner is None:
         return None
     words = f.of.format(v=f"{parent.many} {inner.words}")
@@ -237,7 +258,7 @@ def _plain(scope: Scope, alias: str, entity: Entity, f: Field, target: Row) -> C
         return Clause(f.present, f"{column} IS NOT NULL", lambda r: r[f.name] is not None, f.name, 0, ("null",))
     if f.role == "category":
         return _category(scope, column, entity, f, value)
-    if f.role == "measure":
+    if f.role in {"measure", "ordinal"}:
         return _measure(scope, column, entity, f, value)
     if f.role == "flag":
         words = f.yes if value else f.no

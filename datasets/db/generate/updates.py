@@ -26,7 +26,7 @@ def _new_value(scope: Scope, entity: Entity, f: Field, old: Row) -> Value:
 
 
 def _settable(f: Field) -> bool:
-    return f.role in {"category", "measure", "date"}
+    return f.role in {"category", "measure", "ordinal", "date"}
 
 
 def _apply(scope: Scope, entity: Entity, keep: Callable[[Row], bool], new: Callable[[Row], Row]) -> dict[str, list[Row]] | None:
@@ -41,7 +41,7 @@ def _apply(scope: Scope, entity: Entity, keep: Callable[[Row], bool], new: Calla
     return state if changed else None
 
 
-def _draft(question: str, sql: str, state: dict[str, list[Row]] | None, sel: Selection | None = None, *tags: str) -> Draft | None:
+def _draft(question: str, sql: str | tuple[str, ...], state: dict[str, list[Row]] | None, sel: Selection | None = None, *tags: str) -> Draft | None:
     if state is None:
         return None
     more = sel.tags if sel else set()
@@ -90,7 +90,7 @@ def set_two_cells(scope: Scope) -> Draft | None:
     if None in values.values():
         return None
     label = entity.label.name
-    said = [f"its {f.noun} to {show(f, values[f.name])}" for f in fields]
+    said = [f"{entity.its} {f.noun} to {show(f, values[f.name])}" for f in fields]
     question = scope.pick(
         f"Update {named(entity, row)}: set {pairs_of(said)}.",
         f"Two details of {named(entity, row)} have changed. Set {pairs_of(said)}.",
@@ -339,3 +339,48 @@ def mark_busy_parents(scope: Scope) -> Draft | None:
     sql = f"UPDATE {parent.name} SET {f.name} = {literal(value)} WHERE {key} IN ({inner})"
     state = _apply(scope, parent, lambda r: r[key] in busy, lambda r: {f.name: value})
     return _draft(question, sql, state, None, "having", "subquery")
+
+
+@template("UPDATE", "hard", 3)
+def swap_cells(scope: Scope) -> Draft | None:
+    entity = scope.entity()
+    f = entity and scope.field(entity, _settable)
+    if not entity or not f:
+        return None
+    a, b = scope.rng.sample(scope.rows(entity), 2)
+    if a[f.name] == b[f.name] or None in (a[f.name], b[f.name]):
+        return None
+    label = entity.label.name
+    new = {a[label]: b[f.name], b[label]: a[f.name]}
+    question = scope.pick(
+        f"The {f.noun} of {named(entity, a)} and the {f.noun} of {named(entity, b)} were mixed up. Swap them.",
+        f"Exchange the values of {f.name} between {named(entity, a)} and {named(entity, b)}.",
+    )
+
+    which = f"WHERE {label} IN ({literal(a[label])}, {literal(b[label])})"
+    look = f"SELECT {label}, {f.name} FROM {entity.name} {which}"
+    swapped = f"CASE WHEN {label} = {literal(a[label])} THEN {literal(b[f.name])} ELSE {literal(a[f.name])} END"
+    sql = (look, f"UPDATE {entity.name} SET {f.name} = {swapped} {which}")
+    state = _apply(scope, entity, lambda r: r[label] in new, lambda r: {f.name: new[r[label]]})
+    return _draft(question, sql, state, None, "case", "look-up")
+
+
+@template("UPDATE", "hard", 2)
+def copy_cell(scope: Scope) -> Draft | None:
+    """A value taken over from another row."""
+    entity = scope.entity()
+    f = entity and scope.field(entity, _settable)
+    if not entity or not f:
+        return None
+    source = scope.rng.choice(scope.rows(entity))
+    sel = scope.select(entity, 1, avoid=(f.name,), at_least=1, share=0.3, flat=True)
+    if not sel or source[f.name] is None:
+        return None
+    label = entity.label.name
+    question = scope.pick(
+        f"Give all {sel.many} the {f.noun} that {named(entity, source)} has.",
+        f"All {sel.many} must get the same {f.noun} as {named(entity, source)}. Update {f.name} accordingly.",
+    )
+    value = f"(SELECT s.v FROM (SELECT {f.name} AS v FROM {entity.name} WHERE {label} = {literal(source[label])}) AS s)"
+    sql = f"UPDATE {entity.name} SET {f.name} = {value}{_where(sel)}"
+    return _draft(question, sql, _apply(scope, entity, sel.test, lambda r: {f.name: source[f.name]}), sel, "subquery")

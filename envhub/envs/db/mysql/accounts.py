@@ -71,12 +71,13 @@ class Accounts:
         users = await self._admin.run(f"SELECT User, Host FROM mysql.user WHERE User = {literal(name)}")
         await self._admin.run(*(f"DROP USER IF EXISTS {_user(name, str(host))}" for _, host in users.rows), "DO 0")
         await self.disconnect(name)
+        await self._roll_back_orphaned_xa()
         drop = f"DROP DATABASE IF EXISTS {quoted(name)}"
         try:
             await self._admin.run(drop)
         except ServerError as error:
             if error.code != LOCK_WAIT_TIMEOUT:
-                raise
+                raise  # else: the killed connection was still letting go
             await self._roll_back_orphaned_xa()
             await self._admin.run(drop)
 

@@ -71,6 +71,7 @@ class MysqlDriver:
         self._numbers = itertools.count(1)
         self._pool = ReadyPool(self._make_ready, minimum=pool_min, maximum=pool_max)
         self._held: dict[str, asyncio.Task[None] | None] = {}
+        self._databases: dict[str, MysqlDatabase] = {}
         self._services: Services | None = None
         self._starting = asyncio.Lock()
         self._upkeep: asyncio.Task[None] | None = None
@@ -107,7 +108,7 @@ class MysqlDriver:
             if isinstance(error, ServerError | ConnectionLostError):
                 raise _unavailable(error) from error
             raise
-        return MysqlDatabase(
+        database = MysqlDatabase(
             ready.account,
             ready.connection,
             boot=ready.boot,
@@ -116,6 +117,8 @@ class MysqlDriver:
             clock=self._clock,
             free=self._free_database,
         )
+        self._databases[ready.account.name] = database
+        return database
 
     async def close(self) -> None:
         """Remove every account of this driver. Idempotent; a cancelled caller leaves it running to its end."""
@@ -173,9 +176,14 @@ class MysqlDriver:
         return Ready(account, connection, boot)
 
     async def _free_database(self, database: MysqlDatabase) -> None:
+        self._disconnect(database.account.name)
         self._start_free(database.account.name, None)
-        database.disconnect()
         await self._freed(database.account.name)
+
+    def _disconnect(self, name: str) -> None:
+        database = self._databases.pop(name, None)
+        if database is not None:
+            database.disconnect()
 
     async def _free(self, name: str, connection: Connection | None) -> None:
         self._start_free(name, connection)
@@ -244,6 +252,7 @@ class MysqlDriver:
 
     async def _remove_everything(self, services: Services) -> None:
         for name in list(self._held):
+            self._disconnect(name)
             self._start_free(name, None)
         while tasks := [task for task in self._held.values() if task is not None]:
             await asyncio.wait(tasks)

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from envhub.envs.db.sqlite.functions import dates, numbers
 from envhub.envs.db.sqlite.kinds import DATE, DATETIME, INT, NUMERIC, REAL, STR, TEMPORAL, TEXTUAL, T, dec
-from envhub.envs.db.sqlite.scope import NO_CONST, Context, X, flag
+from envhub.envs.db.sqlite.scope import Context, X, flag
 
 
 def literal(ctx: Context, value: object) -> X:
@@ -209,6 +209,3 @@ def division_digits(a: int, b: int) -> int:
     extra = max(0, 4 - (groups_a - a) - (groups_b - b))
     return -(-(groups_a + groups_b + extra) // 9) * 9
 
-
-def is_literal(x: X) -> bool:
-    return x.const is not NO_CONST

@@ -1,0 +1,300 @@
+"""The command line: ``envhub up``, ``bench``, ``tasks``, ``episodes``, ``doctor`` and the programs behind a deployment.
+
+Exit codes: 0 done, 1 a check failed, 2 wrong use, 3 nothing was graded, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from envhub import __version__, logs
+from envhub.config import ConfigError, Settings, load
+from envhub.core.errors import EnvhubError
+from envhub.envs import registry
+
+OK, FAILED, WRONG_USE = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if not hasattr(args, "run"):
+        parser.print_help()
+        return WRONG_USE
+    try:
+        settings = load(os.environ, environment_names=registry.names(), file=args.config)
+        settings = _overridden(settings, args)
+        logs.set_up(settings.log_level, settings.log_format)
+        return int(args.run(args, settings))
+    except (ConfigError, EnvhubError, ValueError, OSError) as error:
+        print(f"envhub: {error}", file=sys.stderr)
+        return WRONG_USE
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="envhub", description="An environment hub for language-model agents.")
+    parser.add_argument("--version", action="version", version=f"envhub {__version__}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML (default: $ENVHUB_CONFIG)")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_programs(commands)
+    _add_bench(commands)
+    _add_tasks(commands)
+    _add_episodes(commands)
+    doctor = _command(commands, "doctor", "what this machine can do, and what to install", _doctor)
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    demo = _command(commands, "demo", "a hub, every environment, a few agents, one report", _demo)
+    demo.add_argument("-o", "--output", type=Path, default=Path("results"))
+    _add_hub_argument(_command(commands, "environments", "what can be played", _environments))
+    return parser
+
+
+def _command(
+    commands: Any, name: str, text: str, run: Callable[[argparse.Namespace, Settings], int]
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:])
+    command.set_defaults(run=run)
+    return command
+
+
+def _overridden(settings: Settings, args: argparse.Namespace) -> Settings:
+    """Flags come last, after variables and the file."""
+    names = ("host", "port", "capacity", "hub", "store_url", "controllers", "environments")
+    given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
+    return msgspec.structs.replace(settings, **given)
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+def _add_programs(commands: Any) -> None:
+    up = _command(commands, "up", "start a hub and keep it", _up)
+    up.add_argument("--workers", type=int, default=0, help="worker processes (default: play in this process)")
+    controller = _command(commands, "controller", "the controller alone", _controller)
+    for each in (up, controller):
+        each.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+        each.add_argument("--port", type=int, help="port to listen on (default: 8800)")
+        each.add_argument("--store", dest="store_url", metavar="URL", help="database of finished episodes")
+    worker = _command(commands, "worker", "a worker for a running controller", _worker)
+    worker.add_argument(
+        "-c", "--controller", dest="controllers", action="append", metavar="URL", help="may be repeated"
+    )
+    worker.add_argument("--exit-with", type=int, metavar="PID", help="stop when that parent process is gone")
+    for each in (up, worker):
+        each.add_argument(
+            "-e", "--environment", dest="environments", action="append", metavar="NAME", help="may be repeated"
+        )
+        each.add_argument("--capacity", type=int, help="sessions of one worker (default: 256)")
+
+
+def _up(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub import up
+
+    uvloop.run(up.run(settings, n_workers=args.workers, environ=os.environ))
+    return OK
+
+
+def _controller(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.controller.main import run
+
+    uvloop.run(run(settings))
+    return OK
+
+
+def _worker(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.worker.main import run
+
+    uvloop.run(run(settings, parent=args.exit_with))
+    return OK
+
+
+# --- playing --------------------------------------------------------------------------------------------------------
+
+
+def _add_hub_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--hub", metavar="URL", help="a running hub (default: $ENVHUB_HUB, else one in this process)")
+
+
+def _add_bench(commands: Any) -> None:
+    from envhub.bench.commands import add_bench_arguments
+
+    bench = _command(commands, "bench", "play tasks with models or built-in agents and report", _bench)
+    add_bench_arguments(bench)
+    _add_hub_argument(bench)
+
+
+def _bench(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.bench.commands import bench
+
+    return bench(args, _connect(settings))
+
+
+def _connect(settings: Settings) -> Callable[[], Any]:
+    """Opens the hub that is named, or one in this process with every environment installed here."""
+    from envhub.client.hub import Hub
+    from envhub.embedded import embedded_hub
+    from envhub.worker.main import make_environments
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Hub]:
+        if settings.hub is not None:
+            async with Hub(settings.hub, key=settings.client_key) as hub:
+                yield hub
+            return
+        async with embedded_hub(make_environments(settings), settings=settings) as embedded:
+            yield embedded.hub
+
+    return connect
+
+
+def _demo(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub import demo
+
+    return demo.run(settings, os.environ, output=args.output)
+
+
+def _environments(args: argparse.Namespace, settings: Settings) -> int:
+    infos = asyncio.run(_list_environments(_connect(settings)))
+    table = Table(title="Environments", title_justify="left")
+    for heading in ("name", "version", "tasks", "turns", "description"):
+        table.add_column(heading)
+    for info in infos:
+        splits = ", ".join(f"{split} {size}" for split, size in info.splits.items())
+        table.add_row(info.name, info.version, splits, str(info.max_turns), info.description)
+    Console().print(table)
+    return OK
+
+
+async def _list_environments(connect: Callable[[], Any]) -> Any:
+    async with connect() as hub:
+        return await hub.environments()
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def _add_tasks(commands: Any) -> None:
+    from envhub.bench.commands import add_verify_arguments
+
+    tasks = commands.add_parser("tasks", help="look at, lint and verify tasks", description="Look at tasks.")
+    verbs = tasks.add_subparsers(title="verbs", metavar="VERB", required=True)
+    lint = _command(verbs, "lint", "list the defective tasks of an environment", _lint)
+    lint.add_argument("environment")
+    lint.add_argument("--split", help="one split only")
+    verify = _command(verbs, "verify", "prove that tasks can be solved, and only by solving them", _verify)
+    add_verify_arguments(verify)
+    _add_hub_argument(verify)
+
+
+def _lint(args: argparse.Namespace, settings: Settings) -> int:
+    environment = registry.create(args.environment, settings.environment_settings.get(args.environment, {}))
+    splits = environment.info().splits
+    if args.split is not None and args.split not in splits:
+        raise ValueError(f"{args.environment} has no split {args.split!r}; valid: {', '.join(splits)}")
+    n_defects = n_unusable = 0
+    for split in [args.split] if args.split else splits:
+        for defect in environment.lint(split):
+            n_defects += 1
+            n_unusable += not defect.usable
+            print(f"{defect.task}: {'' if defect.usable else 'UNUSABLE: '}{defect.problem}")
+    print(f"{n_defects} findings, {n_unusable} of them make a task unusable")
+    asyncio.run(environment.close())
+    return OK
+
+
+def _verify(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.bench.commands import verify_tasks
+
+    return verify_tasks(args, _connect(settings))
+
+
+# --- episodes -------------------------------------------------------------------------------------------------------
+
+
+def _add_episodes(commands: Any) -> None:
+    episodes = commands.add_parser("episodes", help="finished episodes", description="Finished episodes.")
+    verbs = episodes.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listed = _command(verbs, "list", "the newest episodes and the returns by environment", _list_episodes)
+    listed.add_argument("--limit", type=int, default=50)
+    listed.add_argument("--after", type=int, help="go on after this row")
+    exported = _command(verbs, "export", "all matching episodes as JSON lines, traces included", _export_episodes)
+    exported.add_argument("-o", "--output", type=Path, help="file (default: standard output)")
+    for each in (listed, exported):
+        each.add_argument("-e", "--environment")
+        each.add_argument("--split")
+        each.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE")
+    show = _command(verbs, "show", "one episode with its conversation", _show_episode)
+    show.add_argument("session_id")
+    for each in (listed, exported, show):
+        each.add_argument("--store", dest="store_url", metavar="URL", help="default: sqlite:///envhub.db")
+
+
+def _filters(args: argparse.Namespace) -> Any:
+    from envhub.store.episodes import EpisodeFilter
+
+    tags: Mapping[str, str] = dict(tag.split("=", 1) for tag in args.tag)
+    return EpisodeFilter(environment=args.environment, split=args.split, tags=tags)
+
+
+def _store(settings: Settings) -> Any:
+    from envhub.store.episodes import EpisodeStore
+
+    store = EpisodeStore(settings.store_url)
+    store.open()
+    return store
+
+
+def _list_episodes(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.store.commands import list_episodes
+
+    list_episodes(_store(settings), _filters(args), Console(), limit=args.limit, after=args.after)
+    return OK
+
+
+def _show_episode(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.store.commands import show_episode
+
+    show_episode(_store(settings), args.session_id, Console())
+    return OK
+
+
+def _export_episodes(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.store.commands import export_episodes
+
+    if args.output is None:
+        export_episodes(_store(settings), _filters(args), sys.stdout.buffer)
+        return OK
+    with args.output.open("wb") as stream:
+        n_episodes = export_episodes(_store(settings), _filters(args), stream)
+    print(f"{n_episodes} episodes written to {args.output}")
+    return OK
+
+
+def _doctor(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub import doctor
+
+    findings = doctor.examine(settings)
+    if args.json:
+        print(msgspec.json.encode([asdict(each) for each in findings]).decode())
+    else:
+        doctor.show(findings, Console())
+    return FAILED if any(each.state == "bad" for each in findings) else OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""``envhub doctor``: what this machine can do, and what to install for the rest.
+
+Invariant: looking changes nothing, and a check that itself fails is shown as such and not as a verdict.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import resource
+import shutil
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envhub import __version__
+from envhub.config import Settings
+from envhub.core.errors import EnvhubError
+from envhub.envs import registry
+
+_EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "db": ("sqlglot", "re2", "mysql.connector"),
+    "gym": ("gymnasium", "numpy"),
+}
+_FILES_WANTED = 65_536
+_COLOURS = {"ok": "green", "warn": "yellow", "missing": "yellow", "bad": "red"}
+
+State = Literal["ok", "warn", "missing", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``advice`` says what to do about anything but ``ok``."""
+
+    what: str
+    state: State
+    value: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Every check, in the order they are shown."""
+    return [*_machine(), *_packages(), *_environments(settings), *_services(settings), *_exposure(settings)]
+
+
+def show(findings: list[Finding], console: Console) -> None:
+    table = Table(title=f"envhub {__version__}", title_justify="left")
+    for heading in ("check", "state", "found", "advice"):
+        table.add_column(heading)
+    for each in findings:
+        state = Text(each.state, style=_COLOURS[each.state])
+        table.add_row(Text(each.what), state, Text(each.value), Text(each.advice))
+    console.print(table)
+
+
+def _machine() -> Iterator[Finding]:
+    version = platform.python_version()
+    yield Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", version, "3.11 or newer is needed")
+    yield Finding("system", "ok", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    state: State = "ok" if soft >= min(hard, _FILES_WANTED) or soft >= _FILES_WANTED else "warn"
+    advice = "" if state == "ok" else f"each session may take a connection; `ulimit -n {min(hard, _FILES_WANTED)}`"
+    yield Finding("open files", state, f"{soft} (at most {hard})", advice)
+    usage = shutil.disk_usage(os.curdir)
+    free_gib = usage.free / 2**30
+    yield Finding("disk here", "ok" if free_gib > 1 else "warn", f"{free_gib:.1f} GiB free", "")
+    yield Finding("SQLite", "ok" if sqlite3.sqlite_version_info >= (3, 35) else "bad", sqlite3.sqlite_version, "")
+
+
+def _packages() -> Iterator[Finding]:
+    for extra, modules in _EXTRAS.items():
+        absent = [module for module in modules if not _installed(module)]
+        advice = f"pip install 'envhub[{extra}]'" if absent else ""
+        value = f"without {', '.join(absent)}" if absent else "installed"
+        yield Finding(f"extra {extra}", "missing" if absent else "ok", value, advice)
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _environments(settings: Settings) -> Iterator[Finding]:
+    for name in registry.names():
+        own = dict(settings.environment_settings.get(name, {}))
+        try:
+            info = registry.create(name, own).info()
+        except (EnvhubError, OSError, ValueError) as error:
+            yield Finding(f"environment {name}", "missing", "not available", str(error))
+            continue
+        splits = ", ".join(f"{split} {size}" for split, size in info.splits.items())
+        yield Finding(f"environment {name}", "ok", f"version {info.version}; {splits}")
+
+
+def _services(settings: Settings) -> Iterator[Finding]:
+    url = settings.environment_settings.get("db", {}).get("url")
+    if url:
+        parts = urlsplit(str(url))
+        where = f"{parts.hostname}:{parts.port or 3306}"
+        up = _answers(parts.hostname or "127.0.0.1", parts.port or 3306)
+        yield Finding("MySQL server", "ok" if up else "bad", where, "" if up else "it does not accept connections")
+    docker = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if docker.startswith("unix://"):
+        path = docker.removeprefix("unix://")
+        if not os.path.exists(path):
+            yield Finding("Docker", "missing", f"no socket at {path}", "only needed for task images")
+        elif not os.access(path, os.W_OK):
+            yield Finding("Docker", "warn", f"{path} may not be opened", "add this user to the group docker")
+        else:
+            yield Finding("Docker", "ok", path)
+    else:
+        yield Finding("Docker", "ok", docker, "remote; not tried")
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=2.0):
+            return True
+    except OSError:
+        return False
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    keyed = bool(settings.client_key and settings.worker_key)
+    value = f"{settings.host}:{settings.port}, {'with' if keyed else 'without'} keys"
+    yield Finding("hub address", "ok", value, "" if keyed else "keys are required to listen beyond loopback")
+    store = settings.store_url.partition("://")[0]
+    absent = store.startswith("mysql") and importlib.util.find_spec("mysql") is None
+    yield Finding("episode store", "missing" if absent else "ok", store, "pip install 'envhub[db]'" if absent else "")

@@ -34,10 +34,13 @@ from envhub.core.types import JSON
 from envhub.envs import registry
 
 OK, NOT_VERIFIED, WRONG_USE, NOTHING_GRADED, INTERRUPTED = 0, 1, 2, 3, 130
+_PLAIN_WIDTH = 140
 BUILT_IN = ("oracle", "null", "random")
 
 Connect = Callable[[], AbstractAsyncContextManager[Hub]]
 """Opens the hub that is played against; closing it closes what was opened."""
+Create = Callable[[str], Environment]
+"""Makes the environment of a name; the command closes it."""
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,19 +100,28 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def bench(args: argparse.Namespace, connect: Connect, *, console: Console | None = None) -> int:
-    """Play, then show and write the results."""
-    console = console or Console()
+def bench(
+    args: argparse.Namespace, connect: Connect, *, create: Create = registry.create, console: Console | None = None
+) -> int:
+    """Play, then show and write the results. ``create`` makes an environment for its reference solutions."""
+    console = console or _console()
     folder = args.output / (args.name or _default_name(args))
-    return _run(
-        _bench(args, connect, folder, console), console, f"interrupted; go on with --name {folder.name} --resume"
-    )
+    interrupted = f"interrupted; go on with --name {folder.name} --resume"
+    return _run(_bench(args, connect, create, folder, console), console, interrupted)
 
 
-def verify_tasks(args: argparse.Namespace, connect: Connect, *, console: Console | None = None) -> int:
-    """Prove the tasks of the environments installed here against the hub."""
-    console = console or Console()
-    return _run(_verify(args, connect, console), console, "interrupted")
+def verify_tasks(
+    args: argparse.Namespace, connect: Connect, *, create: Create = registry.create, console: Console | None = None
+) -> int:
+    """Prove the tasks of the environments that ``create`` makes here against the hub."""
+    console = console or _console()
+    return _run(_verify(args, connect, create, console), console, "interrupted")
+
+
+def _console() -> Console:
+    """What is not a terminal is given room for the table."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
 def _run(work: Coroutine[None, None, int], console: Console, interrupted: str) -> int:
@@ -123,10 +135,10 @@ def _run(work: Coroutine[None, None, int], console: Console, interrupted: str) -
         return WRONG_USE
 
 
-async def _bench(args: argparse.Namespace, connect: Connect, path: Path, console: Console) -> int:
+async def _bench(args: argparse.Namespace, connect: Connect, create: Create, path: Path, console: Console) -> int:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        environments = await stack.enter_async_context(_LocalEnvironments())
+        environments = await stack.enter_async_context(_LocalEnvironments(create))
         agents = await _agents(args, environments.get, stack)
         hub = await stack.enter_async_context(connect())
         specs = [parse_target(text) for text in args.targets]
@@ -224,10 +236,10 @@ def _split_size(environment: str, splits: Mapping[str, int], split: str) -> int:
     return splits[split]
 
 
-async def _verify(args: argparse.Namespace, connect: Connect, console: Console) -> int:
+async def _verify(args: argparse.Namespace, connect: Connect, create: Create, console: Console) -> int:
     clock = SystemClock()
     reports: list[ProofReport] = []
-    async with _LocalEnvironments() as environments, connect() as hub:
+    async with _LocalEnvironments(create) as environments, connect() as hub:
         for spec in map(parse_target, args.targets):
             local = environments.get(spec.environment)
             splits = local.info().splits
@@ -245,7 +257,8 @@ async def _verify(args: argparse.Namespace, connect: Connect, console: Console) 
 class _LocalEnvironments:
     """Environments installed here, made on first use and closed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, create: Create) -> None:
+        self._create = create
         self._made: dict[str, Environment] = {}
 
     async def __aenter__(self) -> _LocalEnvironments:
@@ -257,7 +270,7 @@ class _LocalEnvironments:
 
     def get(self, name: str) -> Environment:
         if name not in self._made:
-            self._made[name] = registry.create(name)
+            self._made[name] = self._create(name)
         return self._made[name]
 
 

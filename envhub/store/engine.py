@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,13 +40,17 @@ def writing(engine: Engine) -> Engine:
 
 
 def prepare(engine: Engine) -> None:
-    """Once per process, before the first transaction: make the folder, switch the file to WAL."""
+    """Once per process, before the first transaction: make the folder, switch the file to WAL.
+
+    The switch stays in the file. It does not wait for locks, so while other processes use the file it may be left to them or
+    to the next process; without it the store is as safe, and slower.
+    """
     database = engine.url.database
     if engine.dialect.name != "sqlite" or _in_memory(engine.url) or database is None:
         return
     if not database.startswith("file:"):
         Path(database).parent.mkdir(parents=True, exist_ok=True)
-    with closing(engine.raw_connection()) as connection:
+    with closing(engine.raw_connection()) as connection, suppress(sqlite3.OperationalError):
         connection.cursor().execute("PRAGMA journal_mode = WAL")
 
 

@@ -10,8 +10,19 @@ from envhub import wire
 from envhub.bench.agents import Player, Spent
 from envhub.client.hub import Hub
 from envhub.core.errors import EpisodeFailedError
-from envhub.core.types import JSON, Defect, EnvironmentInfo, Identity, Message, Observation, TaskRef, ToolCall, ToolSpec
-from envhub.envs.toolkit import End, ToolEpisode, tool
+from envhub.core.types import (
+    JSON,
+    Defect,
+    EnvironmentInfo,
+    Identity,
+    Message,
+    Observation,
+    StopReason,
+    TaskRef,
+    ToolCall,
+    ToolSpec,
+)
+from envhub.envs.toolkit import End, Outcome, ToolEpisode, tool
 
 
 class ExamEpisode(ToolEpisode):
@@ -28,7 +39,13 @@ class ExamEpisode(ToolEpisode):
         if self._exam.breaks[self._index] > 0:
             self._exam.breaks[self._index] -= 1
             raise EpisodeFailedError("the sandbox broke")
+        if text == "leave":
+            return End(0.0, "over", StopReason.CANCELLED)
         return End(float(text == "right"), "over")
+
+    async def on_text(self, content: str) -> Outcome:
+        """Say something."""
+        return End(1.0) if self._exam.pays_silence else await super().on_text(content)
 
     async def close(self) -> None:
         self._exam.closed += 1
@@ -38,11 +55,16 @@ class ExamEnvironment:
     """``breaks`` says how often an answer to a task breaks its episode."""
 
     def __init__(
-        self, *, breaks: Mapping[int, int] | None = None, version: str = "1", dataset_hash: str = "exam-1"
+        self,
+        *,
+        breaks: Mapping[int, int] | None = None,
+        version: str = "1",
+        dataset_hash: str = "exam-1",
+        pays_silence: bool = False,
     ) -> None:
+        self.pays_silence = pays_silence
         self.breaks: Counter[int] = Counter(breaks or {})
         self.opened: Counter[int] = Counter()
-        self.seeds: dict[tuple[int, int], int] = {}
         self.closed = 0
         self._version = version
         self._dataset_hash = dataset_hash
@@ -80,6 +102,7 @@ class Pupil:
         self._pause_s = pause_s
         self.playing = 0
         self.most_playing = 0
+        self.ten_play = asyncio.Event()
 
     def player(self, task: TaskRef, *, seed: int, identity: Identity) -> Player:
         return _Sitting(self, task.index, "right" if task.index < self._passes else "wrong")
@@ -87,6 +110,8 @@ class Pupil:
     async def wait(self, index: int) -> None:
         self.playing += 1
         self.most_playing = max(self.playing, self.most_playing)
+        if self.playing == 10:
+            self.ten_play.set()
         try:
             if self._pause_s:
                 await asyncio.sleep(self._pause_s)

@@ -22,6 +22,7 @@ from envhub.client.hub import Hub
 from envhub.client.openai_policy import Endpoint
 from envhub.core.protocols import Environment
 from envhub.core.types import StopReason
+from envhub.envs import registry
 from envhub.testing.hub import local_hub
 
 
@@ -93,8 +94,8 @@ async def test_jobs_bound_the_sessions_and_all_are_used(tmp_path: Path) -> None:
 
 
 async def test_built_in_agents_earn_what_they_must(tmp_path: Path) -> None:
-    async with local_hub() as local:
-        environment = local.worker.environments["calculator"]
+    environment = registry.create("calculator")
+    async with local_hub({"calculator": environment}) as local:
         agents: list[Agent] = [OracleAgent(lambda name: environment), NullAgent(), RandomAgent()]
         rows = await play(local.hub, agents, tmp_path, environment="calculator", options=RunOptions(traces=True))
     by_agent = {summary.cell.agent: summary for summary in summarize(rows)}
@@ -148,8 +149,7 @@ async def test_cancelling_a_run_gives_every_session_back_and_records_none(tmp_pa
     async with local_hub(named(exam)) as local:
         pupil = Pupil(pause_s=30)
         run = asyncio.create_task(play(local.hub, [pupil], tmp_path))
-        while pupil.playing < 10:
-            await asyncio.sleep(0.005)
+        await pupil.ten_play.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -202,6 +202,11 @@ async def test_a_broken_endpoint_is_an_error_and_not_a_zero(tmp_path: Path, repl
     (row,) = await play_model([reply], tmp_path)
     assert (row.status, row.episode_return) == (Status.ERROR, None)
     assert row.error is not None and (row.error.source, row.error.code) == ("model", code)
+
+
+async def test_an_episode_that_ends_as_cancelled_has_no_reward(tmp_path: Path) -> None:
+    (row,) = await play_model([said(None, [call("answer", '{"text": "leave"}')])], tmp_path)
+    assert (row.status, row.episode_return, row.success) == (Status.CANCELLED, None, None)
 
 
 async def test_a_wrong_key_stops_the_run(tmp_path: Path) -> None:

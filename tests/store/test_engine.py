@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from envhub.core.errors import InvalidRequestError, MissingExtraError
-from envhub.store.engine import open_engine
+from envhub.store.engine import open_engine, prepare
 from envhub.store.episodes import EpisodeStore
 
 
@@ -47,6 +48,18 @@ def test_sqlite_file_is_durable_and_waits_for_other_writers(tmp_path: Path) -> N
             assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
             assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
             assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 30_000
+
+
+def test_file_in_use_by_another_program_is_prepared_without_waiting_for_it(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "e.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        engine = open_engine(f"sqlite:///{tmp_path}/e.db?timeout=0.05")
+        prepare(engine)
+        other.execute("ROLLBACK")
+    prepare(engine)
+    with engine.begin() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+    engine.dispose()
 
 
 @pytest.mark.mysql

@@ -13,7 +13,9 @@ ROUND = "Round the result to two decimals."
 DATE = "Write the date as YYYY-MM-DD."
 
 
-def _measured(scope: Scope, n: int, fits: Callable[[Field], bool], at_least: int = 3) -> tuple[Entity, Field, Selection] | None:
+def _measured(
+    scope: Scope, n: int, fits: Callable[[Field], bool], at_least: int = 3
+) -> tuple[Entity, Field, Selection] | None:
     entity = scope.entity(lambda e: any(fits(f) for f in e.fields))
     f = entity and scope.field(entity, fits)
     sel = entity and f and scope.select(entity, n, avoid=(f.name,), at_least=at_least)
@@ -97,7 +99,12 @@ def total_of_top_rows(scope: Scope) -> Draft | None:
     )
     column = f"{entity.name}.{f.name}"
     inner = f"SELECT {column} AS v {sel.source.sql}{sel.where()} ORDER BY {column} DESC LIMIT {n}"
-    return single(question, f"SELECT SUM(top_rows.v) FROM ({inner}) AS top_rows", plain(sum(values[:n], Decimal(0))), {"subquery", *sel.tags})
+    return single(
+        question,
+        f"SELECT SUM(top_rows.v) FROM ({inner}) AS top_rows",
+        plain(sum(values[:n], Decimal(0))),
+        {"subquery", *sel.tags},
+    )
 
 
 @template("aggregation-SUM", "hard", 2)
@@ -131,7 +138,9 @@ def _average(scope: Scope, n: int) -> Draft | None:
     value = rounded(mean(numbers(sel.rows, f.name)))
     if value is None:
         return None
-    question = what(scope, f"the {scope.pick('average', 'average', 'mean')} {_of(f, sel)}", f"{_skip(entity, f)} {ROUND}".strip())
+    question = what(
+        scope, f"the {scope.pick('average', 'average', 'mean')} {_of(f, sel)}", f"{_skip(entity, f)} {ROUND}".strip()
+    )
     sql = f"SELECT ROUND(AVG({entity.name}.{f.name}), 2) {sel.source.sql}{sel.where()}"
     return single(question, sql, value, sel.tags)
 
@@ -174,7 +183,11 @@ def average_span(scope: Scope) -> Draft | None:
         return None
     a, z = entity.field(first).noun, entity.field(last).noun
     skip = f"Leave out {entity.many} without a recorded {z}." if entity.field(last).blank else ""
-    question = what(scope, f"the average {noun} in days of all {sel.many}", f"Count from the {a} to the {z}. {skip} {ROUND}".replace("  ", " "))
+    question = what(
+        scope,
+        f"the average {noun} in days of all {sel.many}",
+        f"Count from the {a} to the {z}. {skip} {ROUND}".replace("  ", " "),
+    )
     sql = f"SELECT ROUND(AVG(DATEDIFF({entity.name}.{last}, {entity.name}.{first})), 2) {sel.source.sql}{sel.where()}"
     return single(question, sql, value, {"date", *sel.tags})
 
@@ -201,7 +214,9 @@ def average_number_of_children(scope: Scope) -> Draft | None:
         f"How many such {child.many} does each of these {parent.many} account for on average? {ROUND}"
     )
     inner = f"SELECT COUNT(*) AS n {sel.source.sql}{sel.where()} GROUP BY {child.name}.{ref.name}"
-    return single(question, f"SELECT ROUND(AVG(counted.n), 2) FROM ({inner}) AS counted", value, {"group", "subquery", *sel.tags})
+    return single(
+        question, f"SELECT ROUND(AVG(counted.n), 2) FROM ({inner}) AS counted", value, {"group", "subquery", *sel.tags}
+    )
 
 
 def _extreme(scope: Scope, n: int, highest: bool) -> Draft | None:
@@ -252,11 +267,15 @@ def _extreme_of_totals(scope: Scope, highest: bool) -> Draft | None:
         f"What is the {side} total {f.noun} that any {parent.one} reaches over {parent.its} {sel.many}?",
     )
     if not highest:
-        question += f" Leave out every {parent.one} without such {child.many}" + (f" or without any recorded {f.noun}." if f.blank else ".")
+        question += f" Leave out every {parent.one} without such {child.many}" + (
+            f" or without any recorded {f.noun}." if f.blank else "."
+        )
     fn = "MAX" if highest else "MIN"
     inner = f"SELECT SUM({child.name}.{f.name}) AS total {sel.source.sql}{sel.where()} GROUP BY {child.name}.{ref.name}"
     value = plain(max(totals) if highest else min(totals))
-    return single(question, f"SELECT {fn}(totals.total) FROM ({inner}) AS totals", value, {"group", "subquery", *sel.tags})
+    return single(
+        question, f"SELECT {fn}(totals.total) FROM ({inner}) AS totals", value, {"group", "subquery", *sel.tags}
+    )
 
 
 def _extreme_of_averages(scope: Scope, highest: bool) -> Draft | None:
@@ -278,7 +297,12 @@ def _extreme_of_averages(scope: Scope, highest: bool) -> Draft | None:
     fn = "MAX" if highest else "MIN"
     inner = f"SELECT AVG({f.name}) AS average FROM {entity.name} GROUP BY {by.name}"
     hint = f"{_skip(entity, f)} {ROUND}".strip()
-    return single(f"{question} {hint}", f"SELECT ROUND({fn}(means.average), 2) FROM ({inner}) AS means", value, {"group", "subquery"})
+    return single(
+        f"{question} {hint}",
+        f"SELECT ROUND({fn}(means.average), 2) FROM ({inner}) AS means",
+        value,
+        {"group", "subquery"},
+    )
 
 
 def _extreme_span(scope: Scope, highest: bool) -> Draft | None:

@@ -1,4 +1,4 @@
-"""Comparison questions. Invariant: the two sides differ, and a difference is asked in the direction that is positive."""
+"""Comparison questions. Invariant: the two sides differ, and a difference is positive."""
 
 from __future__ import annotations
 
@@ -68,7 +68,11 @@ def days_between_two(scope: Scope) -> Draft | None:
 def attribute_of_the_greater(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("measure", "ordinal", "date") and len(e.fields) > 3)
     f = entity and scope.field(entity, lambda f: f.role in {"measure", "ordinal", "date"})
-    asked = entity and f and scope.field(entity, lambda g: g.role in {"category", "measure", "ordinal", "date"} and g.name != f.name)
+    asked = (
+        entity
+        and f
+        and scope.field(entity, lambda g: g.role in {"category", "measure", "ordinal", "date"} and g.name != f.name)
+    )
     two = entity and f and _two(scope, entity, f)
     if not entity or not f or not asked or not two:
         return None
@@ -171,7 +175,8 @@ def difference_of_child_counts(scope: Scope) -> Draft | None:
         f"How many more {sel.many} belong to {named(parent, a)} than to {named(parent, b)}?"
         if not sel.clauses
         else f"Looking at {sel.many} only, how many more belong to {named(parent, a)} than to {named(parent, b)}?",
-        f"Count the {sel.many} for {named(parent, a)} and for {named(parent, b)}. By how many does the first count exceed the second?",
+        f"Count the {sel.many} for {named(parent, a)} and for {named(parent, b)}. By how many does the first "
+        f"count exceed the second?",
     )
 
     def count(row: Row) -> str:
@@ -201,8 +206,10 @@ def peers_beyond_one(scope: Scope) -> Draft | None:
     side = "higher" if high else "lower"
     nouns = entity.label.nouns
     question = scope.pick(
-        f"Which {entity.many} with the same {by.noun} as {named(entity, row)} have a {side} {f.noun}? Give their {nouns}, in any order.",
-        f"Among {entity.many} that share the {by.noun} of {named(entity, row)}, list the {nouns} of all with a {side} {f.noun} than {named(entity, row)}, "
+        f"Which {entity.many} with the same {by.noun} as {named(entity, row)} have a {side} {f.noun}? Give "
+        f"their {nouns}, in any order.",
+        f"Among {entity.many} that share the {by.noun} of {named(entity, row)}, list the {nouns} of all with "
+        f"a {side} {f.noun} than {named(entity, row)}, "
         "in any order.",
     )
     sql = (
@@ -253,7 +260,8 @@ def rows_above_their_group(scope: Scope) -> Draft | None:
         found += sum(v > average for v in numbers(group, f.name)) if len(group) > 1 else 0
     question = scope.pick(
         f"How many {entity.many} have a higher {f.noun} than the average of all {entity.many} with the same {by.noun}?",
-        f"Compare the {f.noun} of every {entity.one} with the average {f.noun} over {entity.many} with the same {by.noun}. How many {entity.many} lie above it?",
+        f"Compare the {f.noun} of every {entity.one} with the average {f.noun} over {entity.many} with the "
+        f"same {by.noun}. How many {entity.many} lie above it?",
     )
     inner = f"SELECT AVG(x.{f.name}) FROM {entity.name} AS x WHERE x.{by.name} = t.{by.name}"
     sql = f"SELECT COUNT(*) FROM {entity.name} AS t WHERE t.{f.name} > ({inner})"
@@ -271,8 +279,8 @@ def share_of_a_value(scope: Scope) -> Draft | None:
         return None
     question = scope.pick(
         f"What percentage of all {entity.many} are {sel.many}? Round to two decimals and leave out the percent sign.",
-        f"Out of all {entity.many}, what share is made up of {sel.many}? Give a percentage rounded to two decimals, without the sign.",
+        f"Out of all {entity.many}, what share is made up of {sel.many}? Give a percentage rounded to two "
+        f"decimals, without the sign.",
     )
     sql = f"SELECT ROUND(100.0 * (SELECT COUNT(*) {sel.source.sql}{sel.where()}) / COUNT(*), 2) FROM {entity.name}"
     return single(question, sql, share, {"subquery", *sel.tags})
-

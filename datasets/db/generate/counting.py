@@ -93,7 +93,10 @@ def count_groups_of_a_size(scope: Scope) -> Draft | None:
         f"How many {parent.many} {ref.have} at least {NUMBER_WORDS[n]} {sel.many}?",
         f"Count the {parent.many} that {ref.have} {NUMBER_WORDS[n]} or more {sel.many}.",
     )
-    inner = f"SELECT {child.name}.{ref.name} {sel.source.sql}{sel.where()} GROUP BY {child.name}.{ref.name} HAVING COUNT(*) >= {n}"
+    inner = (
+        f"SELECT {child.name}.{ref.name} {sel.source.sql}{sel.where()} GROUP BY {child.name}.{ref.name} "
+        f"HAVING COUNT(*) >= {n}"
+    )
     sql = f"SELECT COUNT(*) FROM ({inner}) AS grouped_rows"
     return single(question, sql, found, {"having", "subquery", *sel.tags})
 
@@ -196,7 +199,9 @@ def count_long_spans(scope: Scope) -> Draft | None:
     if entity.field(last).blank:
         question += f" Ignore {entity.many} without a recorded {z}."
     condition = f"DATEDIFF({entity.name}.{last}, {entity.name}.{first}) > {limit}"
-    return single(question, f"SELECT COUNT(*) {sel.source.sql}{sel.where(condition)}", found, {"date", "null", *sel.tags})
+    return single(
+        question, f"SELECT COUNT(*) {sel.source.sql}{sel.where(condition)}", found, {"date", "null", *sel.tags}
+    )
 
 
 @template("counting", "hard", 3)

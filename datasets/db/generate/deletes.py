@@ -21,7 +21,9 @@ def _where(sel: Selection) -> str:
     if sel.source.n_tables == 1:
         return sel.where()
     key = f"{sel.entity.name}.{sel.entity.key.name}"
-    return f" WHERE {sel.entity.key.name} IN (SELECT k FROM (SELECT {key} AS k {sel.source.sql}{sel.where()}) AS chosen)"
+    return (
+        f" WHERE {sel.entity.key.name} IN (SELECT k FROM (SELECT {key} AS k {sel.source.sql}{sel.where()}) AS chosen)"
+    )
 
 
 @template("DELETE", "easy", 2)
@@ -75,7 +77,9 @@ def delete_childless(scope: Scope) -> Draft | None:
         f"Remove from {parent.name} every {parent.one} to which no {child.one} is linked through {ref.name}.",
     )
     inner = f"SELECT 1 FROM {child.name} WHERE {child.name}.{ref.name} = {parent.name}.{key}"
-    return change(question, f"DELETE FROM {parent.name} WHERE NOT EXISTS ({inner})", state, {"set-difference", "subquery"})
+    return change(
+        question, f"DELETE FROM {parent.name} WHERE NOT EXISTS ({inner})", state, {"set-difference", "subquery"}
+    )
 
 
 @template("DELETE", "hard", 3)
@@ -93,7 +97,8 @@ def delete_beyond_average(scope: Scope) -> Draft | None:
         return None
     side = "above" if above else "below"
     question = scope.pick(
-        f"Delete every {entity.one} whose {f.noun} is {side} the average {f.noun} of all {entity.many} before the deletion.",
+        f"Delete every {entity.one} whose {f.noun} is {side} the average {f.noun} of all {entity.many} before "
+        f"the deletion.",
         f"Compute the average {f.noun} of all {entity.many}, then remove those {side} it from {entity.name}.",
     )
     if f.blank:
@@ -144,24 +149,31 @@ def delete_best_of_selection(scope: Scope) -> Draft | None:
     if state is None:
         return None
     question = scope.pick(
-        f"Among the {sel.many}, delete the one with the {'highest' if highest else 'lowest'} {f.noun}; keep all others.",
-        f"Find the {entity.one} with the {'highest' if highest else 'lowest'} {f.noun} among all {sel.many} and remove only this row.",
+        f"Among the {sel.many}, delete the one with the {'highest' if highest else 'lowest'} {f.noun}; keep "
+        f"all others.",
+        f"Find the {entity.one} with the {'highest' if highest else 'lowest'} {f.noun} among all {sel.many} "
+        f"and remove only this row.",
     )
     null = (f"{entity.name}.{f.name} IS NOT NULL",) if f.blank else ()
     inner = (
         f"SELECT {entity.name}.{label} AS label {sel.source.sql}{sel.where(*null)} "
         f"ORDER BY {entity.name}.{f.name} {'DESC' if highest else 'ASC'} LIMIT 1"
     )
-    return change(question, f"DELETE FROM {entity.name} WHERE {label} = (SELECT b.label FROM ({inner}) AS b)", state, {"subquery", *sel.tags})
+    return change(
+        question,
+        f"DELETE FROM {entity.name} WHERE {label} = (SELECT b.label FROM ({inner}) AS b)",
+        state,
+        {"subquery", *sel.tags},
+    )
 
 
 @template("DELETE", "hard", 2)
-def delete_of_busy_parents(scope: Scope) -> Draft | None:
+def delete_of_rare_parents(scope: Scope) -> Draft | None:
     """Children whose parent has only few of them."""
     link = scope.relation()
     if not link:
         return None
-    parent, child, ref = link
+    _, child, ref = link
     n = scope.rng.choice((2, 3))
     small = {k for k, g in grouped(scope.rows(child), ref.name).items() if len(g) < n}
     state = _without(scope, child, lambda r: r[ref.name] in small)
@@ -169,9 +181,12 @@ def delete_of_busy_parents(scope: Scope) -> Draft | None:
         return None
     question = scope.pick(
         f"Delete all {child.many} whose {ref.noun} appears in fewer than {n} {child.many}.",
-        f"In {child.name}, remove the {child.many} of every {ref.noun} ({ref.name}) that occurs fewer than {n} times in the table.",
+        f"In {child.name}, remove the {child.many} of every {ref.noun} ({ref.name}) that occurs fewer than "
+        f"{n} times in the table.",
     )
-    inner = f"SELECT k FROM (SELECT {ref.name} AS k FROM {child.name} GROUP BY {ref.name} HAVING COUNT(*) < {n}) AS rare"
+    inner = (
+        f"SELECT k FROM (SELECT {ref.name} AS k FROM {child.name} GROUP BY {ref.name} HAVING COUNT(*) < {n}) AS rare"
+    )
     return change(question, f"DELETE FROM {child.name} WHERE {ref.name} IN ({inner})", state, {"having", "subquery"})
 
 
@@ -198,10 +213,12 @@ def keep_one_of_each_group(scope: Scope) -> Draft | None:
     side = extremes(f)[0 if highest else 1]
     question = scope.pick(
         f"For each {by.noun}, keep only the {entity.one} with the {side} {f.noun} and delete all other {entity.many}.",
-        f"Thin out the table {entity.name}: of every {by.noun} ({by.name}), only the {entity.one} with the {side} {f.noun} may remain.",
+        f"Thin out the table {entity.name}: of every {by.noun} ({by.name}), only the {entity.one} with the "
+        f"{side} {f.noun} may remain.",
     )
     inner = (
-        f"SELECT t.{key} AS k, ROW_NUMBER() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} {'DESC' if highest else 'ASC'}) AS place "
+        f"SELECT t.{key} AS k, ROW_NUMBER() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} "
+        f"{'DESC' if highest else 'ASC'}) AS place "
         f"FROM {entity.name} AS t"
     )
     sql = f"DELETE FROM {entity.name} WHERE {key} NOT IN (SELECT r.k FROM ({inner}) AS r WHERE r.place = 1)"
@@ -232,4 +249,6 @@ def delete_first_rows(scope: Scope) -> Draft | None:
     )
     null = f" WHERE {f.name} IS NOT NULL" if f.blank else ""
     inner = f"SELECT {key} AS k FROM {entity.name}{null} ORDER BY {f.name} {'DESC' if highest else 'ASC'} LIMIT {n}"
-    return change(question, f"DELETE FROM {entity.name} WHERE {key} IN (SELECT r.k FROM ({inner}) AS r)", state, {"subquery"})
+    return change(
+        question, f"DELETE FROM {entity.name} WHERE {key} IN (SELECT r.k FROM ({inner}) AS r)", state, {"subquery"}
+    )

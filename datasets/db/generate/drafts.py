@@ -56,7 +56,9 @@ def single(question: str, sql: str, value: Value, tags: Iterable[str] = ()) -> D
     return Draft(question, (sql,), frozenset(tags), ((value,),))
 
 
-def listing(question: str, sql: str, values: Sequence[Value], tags: Iterable[str] = (), *, ordered: bool = False) -> Draft:
+def listing(
+    question: str, sql: str, values: Sequence[Value], tags: Iterable[str] = (), *, ordered: bool = False
+) -> Draft:
     return Draft(question, (sql,), frozenset(tags), tuple((v,) for v in values), ordered)
 
 
@@ -83,7 +85,11 @@ def how_many(scope: Scope, things: str) -> str:
 
 def extremes(f: Field) -> tuple[str, str]:
     """The words for the greatest and the least value."""
-    return ("highest", "lowest") if f.role == "measure" or "year" not in f.noun and f.role == "ordinal" else ("latest", "earliest")
+    return (
+        ("highest", "lowest")
+        if f.role == "measure" or ("year" not in f.noun and f.role == "ordinal")
+        else ("latest", "earliest")
+    )
 
 
 def pairs_of(values: Sequence[str]) -> str:
@@ -113,7 +119,9 @@ def rounded(value: Decimal) -> Decimal | None:
     return value.quantize(Decimal("0.01"), ROUND_HALF_UP)
 
 
-def clear_best(pairs: Sequence[tuple[Decimal, Value]], *, highest: bool, place: int = 1, gap: Decimal = Decimal(0)) -> Value:
+def clear_best(
+    pairs: Sequence[tuple[Decimal, Value]], *, highest: bool, place: int = 1, gap: Decimal = Decimal(0)
+) -> Value:
     """The name at ``place``; None unless it is separated from both neighbours by more than ``gap``."""
     if len(pairs) < place + 1:
         return None
@@ -132,4 +140,3 @@ def grouped(rows: Iterable[Row], name: str) -> dict[Value, list[Row]]:
         if row[name] is not None:
             groups.setdefault(row[name], []).append(row)
     return groups
-

@@ -13,7 +13,12 @@ from words import FIRST_NAMES, LAST_NAMES
 
 def key(name: str, noun: str) -> Field:
     return Field(
-        name=name, type="INT", noun=noun, role="key", primary=True, make=lambda b: b.start + b.index * 3 + b.rng.randrange(3)
+        name=name,
+        type="INT",
+        noun=noun,
+        role="key",
+        primary=True,
+        make=lambda b: b.start + b.index * 3 + b.rng.randrange(3),
     )
 
 
@@ -31,7 +36,9 @@ def code(name: str, noun: str, pattern: str, nouns: str = "") -> Field:
 
 
 def label(name: str, noun: str, make: Make, *, nouns: str = "", quote: bool = False) -> Field:
-    return Field(name=name, type="VARCHAR(80)", noun=noun, nouns=nouns or noun + "s", role="label", make=make, quote=quote)
+    return Field(
+        name=name, type="VARCHAR(80)", noun=noun, nouns=nouns or noun + "s", role="label", make=make, quote=quote
+    )
 
 
 def cat(name: str, noun: str, nouns: str, values: Sequence[str], phrase: str, *, blank: float = 0.0) -> Field:
@@ -99,7 +106,15 @@ def day(name: str, noun: str, verb: str, make: Make, *, blank: float = 0.0) -> F
     """``verb`` is a participle that dates attach to: "published" after/before/in."""
     missing, present = _null_words(noun, blank)
     return Field(
-        name=name, type="DATE", noun=noun, role="date", make=make, phrase=verb, blank=blank, missing=missing, present=present
+        name=name,
+        type="DATE",
+        noun=noun,
+        role="date",
+        make=make,
+        phrase=verb,
+        blank=blank,
+        missing=missing,
+        present=present,
     )
 
 
@@ -112,7 +127,9 @@ def moment(name: str, noun: str, verb: str, make: Make, *, blank: float = 0.0) -
 
 
 def flag(name: str, noun: str, yes: str, no: str, share: float = 0.4) -> Field:
-    return Field(name=name, type="BOOLEAN", noun=noun, role="flag", make=lambda b: b.rng.random() < share, yes=yes, no=no)
+    return Field(
+        name=name, type="BOOLEAN", noun=noun, role="flag", make=lambda b: b.rng.random() < share, yes=yes, no=no
+    )
 
 
 def note(name: str, noun: str, values: Sequence[str], *, blank: float = 0.5) -> Field:

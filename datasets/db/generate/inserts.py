@@ -40,10 +40,19 @@ def _spoken(f: Field, value: Value) -> str:
 
 def _sentence(entity: Entity, row: Row, skip: Sequence[str] = ()) -> str:
     """Every value of a row in words, NULLs at the end."""
-    spoken = [_spoken(f, row[f.name]) for f in entity.fields if row[f.name] is not None and f.role != "ref" and f.name not in skip]
-    spoken += [f"{f.noun} id {row[f.name]}" if isinstance(row[f.name], int) else f"{f.noun} {row[f.name]}" for f in _refs(entity, row, skip)]
+    spoken = [
+        _spoken(f, row[f.name])
+        for f in entity.fields
+        if row[f.name] is not None and f.role != "ref" and f.name not in skip
+    ]
+    spoken += [
+        f"{f.noun} id {row[f.name]}" if isinstance(row[f.name], int) else f"{f.noun} {row[f.name]}"
+        for f in _refs(entity, row, skip)
+    ]
     missing = [f.noun for f in entity.fields if row[f.name] is None and f.name not in skip]
-    return pairs_of(spoken) + (f"; the {pairs_of(missing)} {'is' if len(missing) == 1 else 'are'} not known yet (NULL)" if missing else "")
+    return pairs_of(spoken) + (
+        f"; the {pairs_of(missing)} {'is' if len(missing) == 1 else 'are'} not known yet (NULL)" if missing else ""
+    )
 
 
 def _refs(entity: Entity, row: Row, skip: Sequence[str]) -> list[Field]:
@@ -83,10 +92,13 @@ def insert_one(scope: Scope) -> Draft | None:
         f"Add {article(entity.one)} {entity.one} to the table {entity.name}: {_sentence(entity, row)}.",
         f"Please register a new {entity.one} in {entity.name} with {_sentence(entity, row)}.",
         f"Insert a row into {entity.name} with {_columns(entity, row)}.",
-        f"A new {entity.one} has to be entered in the table {entity.name}. Here are the details: {_sentence(entity, row)}.",
+        f"A new {entity.one} has to be entered in the table {entity.name}. Here are the details: "
+        f"{_sentence(entity, row)}.",
         f"We have a new {entity.one} with {_sentence(entity, row)}. Enter it in the table {entity.name}.",
     )
-    return change(question, _insert(entity, [row]), _with(scope, entity, [row]), {"null"} if None in row.values() else ())
+    return change(
+        question, _insert(entity, [row]), _with(scope, entity, [row]), {"null"} if None in row.values() else ()
+    )
 
 
 @template("INSERT", "medium", 3)
@@ -121,10 +133,11 @@ def insert_for_named_parent(scope: Scope) -> Draft | None:
         return None
     parent = scope.domain.table(ref.target)
     owner = next(p for p in scope.rows(parent) if p[parent.key.name] == row[ref.name])
-    linked = f"link it through {ref.name} to {named(parent, owner)}"
+    linked = f"Link it through {ref.name} to {named(parent, owner)}"
     question = scope.pick(
-        f"Enter a new {entity.one} in {entity.name} with {_sentence(entity, row, (ref.name,))}, and {linked}.",
-        f"Create {article(entity.one)} {entity.one} with {_sentence(entity, row, (ref.name,))}. Store it in {entity.name} and {linked}.",
+        f"Enter a new {entity.one} in {entity.name} with {_sentence(entity, row, (ref.name,))}. {linked}.",
+        f"Create {article(entity.one)} {entity.one} with {_sentence(entity, row, (ref.name,))}. Store it in "
+        f"{entity.name}. {linked}.",
     )
     names = ", ".join(f.name for f in entity.fields)
     values = ", ".join(f"p.{parent.key.name}" if f is ref else literal(row[f.name]) for f in entity.fields)
@@ -163,17 +176,21 @@ def insert_copy(scope: Scope) -> Draft | None:
     if not entity or not fresh:
         return None
     model = scope.rng.choice(scope.rows(entity))
-    f = scope.field(entity, lambda f: f.role in {"measure", "ordinal", "category", "date"} and fresh[f.name] != model[f.name])
+    f = scope.field(
+        entity, lambda f: f.role in {"measure", "ordinal", "category", "date"} and fresh[f.name] != model[f.name]
+    )
     if f is None or fresh[f.name] is None:
         return None
-    changed = [f"{g.noun} {show(g, fresh[g.name])}" for g in dict.fromkeys((entity.key.name, entity.label.name, f.name)) for g in [entity.field(g)]]
-    row = {**model, **{n: fresh[n] for n in (entity.key.name, entity.label.name, f.name)}}
+    new = list(dict.fromkeys((entity.key.name, entity.label.name, f.name)))
+    changed = [f"{entity.field(n).noun} {show(entity.field(n), fresh[n])}" for n in new]
+    row = {**model, **{n: fresh[n] for n in new}}
     question = scope.pick(
-        f"Insert a copy of {named(entity, model)} into {entity.name}, but with {pairs_of(changed)}. All other columns keep the same values.",
-        f"Duplicate {named(entity, model)} in the table {entity.name}. The copy gets {pairs_of(changed)}; everything else stays identical.",
+        f"Insert a copy of {named(entity, model)} into {entity.name}, but with {pairs_of(changed)}. All other "
+        f"columns keep the same values.",
+        f"Duplicate {named(entity, model)} in the table {entity.name}. The copy gets {pairs_of(changed)}; "
+        f"everything else stays identical.",
     )
     names = ", ".join(g.name for g in entity.fields)
-    new = {entity.key.name, entity.label.name, f.name}
     values = ", ".join(literal(row[g.name]) if g.name in new else f"t.{g.name}" for g in entity.fields)
     sql = (
         f"INSERT INTO {entity.name} ({names}) SELECT {values} FROM {entity.name} AS t "
@@ -201,7 +218,9 @@ def insert_relative_date(scope: Scope) -> Draft | None:
         f"Its {f.noun} ({f.name}) lies {shift} days after the {f.noun} of {named(entity, model)}."
     )
     names = ", ".join(g.name for g in entity.fields)
-    values = ", ".join(f"DATE_ADD(t.{f.name}, INTERVAL {shift} DAY)" if g is f else literal(row[g.name]) for g in entity.fields)
+    values = ", ".join(
+        f"DATE_ADD(t.{f.name}, INTERVAL {shift} DAY)" if g is f else literal(row[g.name]) for g in entity.fields
+    )
     sql = (
         f"INSERT INTO {entity.name} ({names}) SELECT {values} FROM {entity.name} AS t "
         f"WHERE t.{entity.label.name} = {literal(model[entity.label.name])}"

@@ -22,8 +22,10 @@ import domains_culture
 import domains_service
 import domains_work
 import inserts  # noqa: F401
+import listings  # noqa: F401
 import lookups  # noqa: F401
 import ranking  # noqa: F401
+import sequences  # noqa: F401
 import updates  # noqa: F401
 from drafts import TEMPLATES, Draft, Template
 from model import Data, Domain, Entity, Field, Row, Value, build, text
@@ -39,6 +41,7 @@ SIZES = {"test": 300, "dev": 200, "train": 2000}
 TASKS_PER_DATABASE = 9
 HELD_OUT_SHARE = 0.2
 CONTEXT_SHARE = 0.3
+EXPLORE_SHARE = 0.15
 CHANGE_CONTEXTS = (
     "One correction is needed in our records.",
     "The database has to be brought up to date.",
@@ -130,8 +133,8 @@ def _earned(draft: Draft, data: Data, rng: random.Random) -> bool:
     if not cells or any(v is None for row in draft.answer for v in row):
         return False
     if len(cells) == 1:
-        first = next(iter(next(iter(data.rows.values()))[0].values()))
-        if cells[0] in {"0", "1", text(first)} or _mentions(draft.question, cells[0]):
+        firsts = {text(next(iter(rows[0].values()))) for rows in data.rows.values()}
+        if cells[0] in {"0", "1"} | firsts or _mentions(draft.question, cells[0]):
             return False
         if cells[0] in {"2", "3", "4", "5", "6"} and rng.random() < 0.5:
             return False
@@ -144,7 +147,9 @@ def _mentions(question: str, answer: str) -> bool:
 
 def _is_column(cells: list[str], rows: list[Row]) -> bool:
     wanted = sorted(cells)
-    return any(wanted in (sorted(column), sorted(set(column))) for column in ([text(r[n]) for r in rows] for n in rows[0]))
+    return any(
+        wanted in (sorted(column), sorted(set(column))) for column in ([text(r[n]) for r in rows] for n in rows[0])
+    )
 
 
 def _task(
@@ -153,7 +158,9 @@ def _task(
     question = draft.question
     if rng.random() < CONTEXT_SHARE:
         question = f"{rng.choice(domain.contexts if draft.answer else CHANGE_CONTEXTS)} {question}"
+    with_types = rng.random() >= EXPLORE_SHARE
     tags = [f"domain:{domain.name}", f"template:{template.name}", *sorted(draft.tags)]
+    tags += ["held_out"] * domain.held_out + ["explore"] * (not with_types)
     return DBTask(
         id=f"db-{name}",
         question=question,
@@ -161,10 +168,10 @@ def _task(
         tables=tables,
         answer=_answer(draft, domain),
         solution=draft.solution,
-        table_info=_describe(domain, with_types=rng.random() < 0.85),
+        table_info=_describe(domain, with_types=with_types),
         source="envhub",
         difficulty=template.difficulty,
-        tags=tuple(tags + (["held_out"] if domain.held_out else [])),
+        tags=tuple(tags),
     )
 
 
@@ -203,7 +210,11 @@ def _describe(domain: Domain, *, with_types: bool) -> str:
     if not with_types:
         return f"The database has the tables {', '.join(t.name for t in domain.tables)}."
     parts = [f"{t.name} ({', '.join(f'{f.name} {_type(domain, f)}' for f in t.fields)})" for t in domain.tables]
-    links = [f"{t.name}.{f.name} refers to {f.target}.{domain.table(f.target).key.name}" for t in domain.tables for f in t.having("ref")]
+    links = [
+        f"{t.name}.{f.name} refers to {f.target}.{domain.table(f.target).key.name}"
+        for t in domain.tables
+        for f in t.having("ref")
+    ]
     return f"The database has the tables {'; '.join(parts)}. {'; '.join(links)}."
 
 

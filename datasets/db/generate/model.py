@@ -203,7 +203,7 @@ def _parent_pool(state: Build, ref: Field) -> list[Row]:
 
 def article(noun: str) -> str:
     """``a`` or ``an``, by sound for the nouns in use."""
-    return "an" if noun[0] in "aeiou" and not noun.startswith(("uni", "euro")) or noun.startswith("hour") else "a"
+    return "an" if (noun[0] in "aeiou" and not noun.startswith(("uni", "euro"))) or noun.startswith("hour") else "a"
 
 
 def text(value: Value) -> str:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from drafts import NUMBER_WORDS, ORDINALS, Draft, clear_best, extremes, grouped, listing, mean, numbers, single, template
+from drafts import (
+    NUMBER_WORDS,
+    ORDINALS,
+    Draft,
+    clear_best,
+    extremes,
+    grouped,
+    listing,
+    mean,
+    numbers,
+    single,
+    template,
+)
 from model import Entity, Field, Row, Value
 from selection import Scope, Selection, named
 
@@ -65,7 +77,10 @@ def _best(scope: Scope, n_clauses: int) -> Draft | None:
     ]
     adjective = f.top if highest else f.low
     if adjective:
-        forms += [f"What is the {noun} of the {adjective} {sel.one}?", f"Which is the {adjective} {sel.one}? Answer with the {noun}."]
+        forms += [
+            f"What is the {noun} of the {adjective} {sel.one}?",
+            f"Which is the {adjective} {sel.one}? Answer with the {noun}.",
+        ]
     return single(scope.pick(*forms), _top_sql(entity, f, sel, highest, "1"), order[0][entity.label.name], sel.tags)
 
 
@@ -113,8 +128,10 @@ def top_list(scope: Scope) -> Draft | None:
     entity, f, sel, order, highest = found
     most = superlative(f, highest=highest)
     question = scope.pick(
-        f"List the {entity.label.nouns} of the {NUMBER_WORDS[n]} {sel.many} with {most}, from {_direction(f, highest)}.",
-        f"Which {NUMBER_WORDS[n]} {sel.many} have {most}? Give their {entity.label.nouns} in order from {_direction(f, highest)}.",
+        f"List the {entity.label.nouns} of the {NUMBER_WORDS[n]} {sel.many} with {most}, from "
+        f"{_direction(f, highest)}.",
+        f"Which {NUMBER_WORDS[n]} {sel.many} have {most}? Give their {entity.label.nouns} in order from "
+        f"{_direction(f, highest)}.",
     )
     answers = [r[entity.label.name] for r in order[:n]]
     return listing(question, _top_sql(entity, f, sel, highest, str(n)), answers, sel.tags, ordered=True)
@@ -137,13 +154,15 @@ def parent_with_most_children(scope: Scope) -> Draft | None:
     joined = sel.source.join(child.name, ref, parent)
     question = scope.pick(
         f"Which {parent.one} {ref.has} the most {sel.many}? Give the {parent.label.noun}.",
-        f"Find the {parent.one} that {ref.has} the largest number of {sel.many} and answer with the {parent.label.noun}.",
+        f"Find the {parent.one} that {ref.has} the largest number of {sel.many} and answer with the "
+        f"{parent.label.noun}.",
     )
     sql = (
         f"SELECT {joined}.{parent.label.name} {sel.source.sql}{sel.where()} "
         f"GROUP BY {joined}.{parent.key.name}, {joined}.{parent.label.name} ORDER BY COUNT(*) DESC LIMIT 1"
         if not parent.label.primary
-        else f"SELECT {child.name}.{ref.name} {sel.source.sql}{sel.where()} GROUP BY {child.name}.{ref.name} ORDER BY COUNT(*) DESC LIMIT 1"
+        else f"SELECT {child.name}.{ref.name} {sel.source.sql}{sel.where()} "
+        f"GROUP BY {child.name}.{ref.name} ORDER BY COUNT(*) DESC LIMIT 1"
     )
     return single(question, sql, row[parent.label.name], {"group", *sel.tags})
 
@@ -164,7 +183,9 @@ def parent_with_highest_total(scope: Scope) -> Draft | None:
     sel = scope.select(child, scope.rng.choice((0, 1)), avoid=(ref.name, f.name), at_least=6, share=0.95)
     if not sel:
         return None
-    totals = [(sum(numbers(g, f.name), Decimal(0)), k) for k, g in grouped(sel.rows, ref.name).items() if numbers(g, f.name)]
+    totals = [
+        (sum(numbers(g, f.name), Decimal(0)), k) for k, g in grouped(sel.rows, ref.name).items() if numbers(g, f.name)
+    ]
     highest = scope.rng.random() < 0.65 or bool(f.blank)
     row = _by_key(scope, parent, clear_best(totals, highest=highest))
     if row is None:
@@ -173,8 +194,10 @@ def parent_with_highest_total(scope: Scope) -> Draft | None:
     side = "highest" if highest else "lowest"
     only = "" if highest else f" Consider only {parent.many} that {ref.have} at least one such {child.one}."
     question = scope.pick(
-        f"Add up the {f.noun} of all {sel.many} for each {parent.one}. Which {parent.one} comes out {side}? Give the {parent.label.noun}.",
-        f"Which {parent.one} has the {side} total {f.noun} over all {sel.many} linked to it? Answer with the {parent.label.noun}.",
+        f"Add up the {f.noun} of all {sel.many} for each {parent.one}. Which {parent.one} comes out {side}? "
+        f"Give the {parent.label.noun}.",
+        f"Which {parent.one} has the {side} total {f.noun} over all {sel.many} linked to it? Answer with the "
+        f"{parent.label.noun}.",
     )
     sql = (
         f"SELECT {joined}.{parent.label.name} {sel.source.sql}{sel.where()} GROUP BY {joined}.{parent.key.name}"
@@ -221,7 +244,10 @@ def rank_within_group(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("category") and e.having("measure", "date"))
     if not entity:
         return None
-    by, f = scope.field(entity, lambda f: f.role == "category"), scope.field(entity, lambda f: f.role in {"measure", "date"})
+    by, f = (
+        scope.field(entity, lambda f: f.role == "category"),
+        scope.field(entity, lambda f: f.role in {"measure", "date"}),
+    )
     row = scope.rng.choice(scope.rows(entity))
     if not by or not f or row[by.name] is None or row[f.name] is None:
         return None
@@ -234,11 +260,14 @@ def rank_within_group(scope: Scope) -> Draft | None:
     side = extremes(f)[0]
     this = named(entity, row)
     question = scope.pick(
-        f"Rank the {entity.many} of the same {by.noun} as {this} by {f.noun}, with rank 1 for the {side}. Which rank does {this} take?",
-        f"Among all {entity.many} that share {entity.its} {by.noun}, what rank does {this} hold by {f.noun} (rank 1 is the {side})?",
+        f"Rank the {entity.many} of the same {by.noun} as {this} by {f.noun}, with rank 1 for the {side}. "
+        f"Which rank does {this} take?",
+        f"Among all {entity.many} that share {entity.its} {by.noun}, what rank does {this} hold by {f.noun} "
+        f"(rank 1 is the {side})?",
     )
     inner = (
-        f"SELECT t.{entity.label.name} AS label, RANK() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} DESC) AS place "
+        f"SELECT t.{entity.label.name} AS label, RANK() OVER (PARTITION BY t.{by.name} ORDER BY t.{f.name} "
+        f"DESC) AS place "
         f"FROM {entity.name} AS t WHERE t.{f.name} IS NOT NULL"
     )
     sql = f"SELECT ranked.place FROM ({inner}) AS ranked WHERE ranked.label = '{row[entity.label.name]}'"
@@ -250,7 +279,10 @@ def best_of_each_group(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("category") and e.having("measure"))
     if not entity:
         return None
-    by, f = scope.field(entity, lambda f: f.role == "category" and not f.blank), scope.field(entity, lambda f: f.role == "measure")
+    by, f = (
+        scope.field(entity, lambda f: f.role == "category" and not f.blank),
+        scope.field(entity, lambda f: f.role == "measure"),
+    )
     if not by or not f:
         return None
     groups = {k: [r for r in g if r[f.name] is not None] for k, g in grouped(scope.rows(entity), by.name).items()}
@@ -264,9 +296,11 @@ def best_of_each_group(scope: Scope) -> Draft | None:
         return None
     winners.sort(key=lambda r: str(r[by.name]).casefold())
     question = scope.pick(
-        f"For every {by.noun}, find the {entity.one} with the highest {f.noun}. List the {entity.label.nouns} of these {entity.many}, "
+        f"For every {by.noun}, find the {entity.one} with the highest {f.noun}. List the {entity.label.nouns} "
+        f"of these {entity.many}, "
         f"ordered alphabetically by {by.noun}.",
-        f"Which {entity.one} has the highest {f.noun} within each {by.noun}? Give one {entity.label.noun} per {by.noun}, "
+        f"Which {entity.one} has the highest {f.noun} within each {by.noun}? Give one {entity.label.noun} per "
+        f"{by.noun}, "
         f"in alphabetical order of the {by.noun}.",
     )
     inner = (
@@ -274,4 +308,6 @@ def best_of_each_group(scope: Scope) -> Draft | None:
         f"ORDER BY t.{f.name} DESC) AS place FROM {entity.name} AS t WHERE t.{f.name} IS NOT NULL"
     )
     sql = f"SELECT ranked.label FROM ({inner}) AS ranked WHERE ranked.place = 1 ORDER BY ranked.grp"
-    return listing(question, sql, [r[entity.label.name] for r in winners], {"window", "group", "subquery"}, ordered=True)
+    return listing(
+        question, sql, [r[entity.label.name] for r in winners], {"window", "group", "subquery"}, ordered=True
+    )

@@ -128,7 +128,9 @@ class Scope:
         found = [f for f in entity.fields if fits(f)]
         return self.rng.choice(found) if found else None
 
-    def relation(self, fits: Callable[[Entity, Entity], object] = lambda p, c: True) -> tuple[Entity, Entity, Field] | None:
+    def relation(
+        self, fits: Callable[[Entity, Entity], object] = lambda p, c: True
+    ) -> tuple[Entity, Entity, Field] | None:
         """A random (parent, child, reference of the child)."""
         found = [
             (p, c, f) for p in self.domain.tables for c, f in self.domain.children(p) if fits(p, c)
@@ -208,10 +210,14 @@ def clause_for(
     scope: Scope, source: From, alias: str, entity: Entity, target: Row, avoid: set[str], depth: int, deep: bool = False
 ) -> Clause | None:
     """A clause that ``target`` meets. ``depth`` is how many references may still be followed."""
-    candidates = [f for f in entity.fields if f.name not in avoid and (f.role != "ref" or depth > 0) and f.role != "key"]
+    candidates = [
+        f for f in entity.fields if f.name not in avoid and (f.role != "ref" or depth > 0) and f.role != "key"
+    ]
     if not candidates:
         return None
-    weights = [3 if f.role == "ref" else 2 if f.role in {"category", "date", "measure"} else 1 for f in candidates]
+    weights = [
+        3 if f.role == "ref" else 2 if f.role in {"category", "date", "moment", "measure"} else 1 for f in candidates
+    ]
     refs = [f for f in candidates if f.role == "ref"]
     f = scope.rng.choice(refs) if deep and refs else scope.rng.choices(candidates, weights)[0]
     if f.role == "ref":
@@ -276,10 +282,14 @@ def _category(scope: Scope, column: str, entity: Entity, f: Field, value: Value)
     if draw < 0.15 and len(others) > 2:
         other = scope.rng.choice(others)
         words = f.phrase.format(v=f"{text(value)} or {other}")
-        return Clause(words, f"{column} IN ({literal(value)}, {literal(other)})", lambda r: r[f.name] in (value, other), f.name)
+        return Clause(
+            words, f"{column} IN ({literal(value)}, {literal(other)})", lambda r: r[f.name] in (value, other), f.name
+        )
     if draw < 0.28 and others and not f.blank:
         other = scope.rng.choice(others)
-        return Clause("not " + f.phrase.format(v=other), f"{column} <> {literal(other)}", lambda r: r[f.name] != other, f.name)
+        return Clause(
+            f"whose {f.noun} is not {other}", f"{column} <> {literal(other)}", lambda r: r[f.name] != other, f.name
+        )
     return Clause(f.phrase.format(v=text(value)), f"{column} = {literal(value)}", lambda r: r[f.name] == value, f.name)
 
 
@@ -346,7 +356,9 @@ def _moment(scope: Scope, column: str, f: Field, value: datetime) -> Clause:
         same = (value.year, value.month)
         return clause(f"in {MONTHS[value.month - 1]} {value.year}", sql, lambda m: (m.year, m.month) == same)
     hour = max(1, value.hour - scope.rng.randint(0, 4))
-    return clause(f"at {hour:02d}:00 or later in the day", f"HOUR({column}) >= {hour}", lambda m: m.hour >= hour, "time")
+    return clause(
+        f"at {hour:02d}:00 or later in the day", f"HOUR({column}) >= {hour}", lambda m: m.hour >= hour, "time"
+    )
 
 
 def _label(scope: Scope, column: str, f: Field, value: str) -> Clause:
@@ -354,9 +366,10 @@ def _label(scope: Scope, column: str, f: Field, value: str) -> Clause:
     if scope.rng.random() < 0.5:
         letter = value[0]
         phrase = f'with {article(f.noun)} {f.noun} starting with the letter "{letter}"'
-        return Clause(phrase, f"{column} LIKE '{letter}%'", lambda r: str(r[f.name]).startswith(letter), f.name, 0, ("string",))
+        return Clause(
+            phrase, f"{column} LIKE '{letter}%'", lambda r: str(r[f.name]).startswith(letter), f.name, 0, ("string",)
+        )
     part = max(words, key=len)
     phrase = f'with {article(f.noun)} {f.noun} containing the text "{part}"'
     holds: Test = lambda r: part.lower() in str(r[f.name]).lower()  # noqa: E731
     return Clause(phrase, f"{column} LIKE '%{part}%'", holds, f.name, 0, ("string",))
-

@@ -29,7 +29,9 @@ def _settable(f: Field) -> bool:
     return f.role in {"category", "measure", "ordinal", "date"}
 
 
-def _apply(scope: Scope, entity: Entity, keep: Callable[[Row], bool], new: Callable[[Row], Row]) -> dict[str, list[Row]] | None:
+def _apply(
+    scope: Scope, entity: Entity, keep: Callable[[Row], bool], new: Callable[[Row], Row]
+) -> dict[str, list[Row]] | None:
     """The tables after ``new`` was merged into every row that ``keep`` accepts; None when nothing changes."""
     state = scope.data.copy()
     changed = 0
@@ -41,7 +43,13 @@ def _apply(scope: Scope, entity: Entity, keep: Callable[[Row], bool], new: Calla
     return state if changed else None
 
 
-def _draft(question: str, sql: str | tuple[str, ...], state: dict[str, list[Row]] | None, sel: Selection | None = None, *tags: str) -> Draft | None:
+def _draft(
+    question: str,
+    sql: str | tuple[str, ...],
+    state: dict[str, list[Row]] | None,
+    sel: Selection | None = None,
+    *tags: str,
+) -> Draft | None:
     if state is None:
         return None
     more = sel.tags if sel else set()
@@ -72,7 +80,7 @@ def set_one_cell(scope: Scope) -> Draft | None:
     question = scope.pick(
         f"Set the {f.noun} of {this} to {show(f, value)}.",
         f"The {f.noun} of {this} is wrong. Change it to {show(f, value)}.",
-        f"Please correct our records: {this} has {show(f, value)} as its {f.noun}.",
+        f"Our records are out of date: {this} has {show(f, value)} as {entity.its} {f.noun}.",
         f"In the table {entity.name}, change {f.name} to {show(f, value)} for {this}.",
     )
     sql = f"UPDATE {entity.name} SET {f.name} = {literal(value)} WHERE {label} = {literal(row[label])}"
@@ -97,7 +105,9 @@ def set_two_cells(scope: Scope) -> Draft | None:
     )
     sets = ", ".join(f"{n} = {literal(v)}" for n, v in values.items())
     sql = f"UPDATE {entity.name} SET {sets} WHERE {label} = {literal(row[label])}"
-    return _draft(question, sql, _apply(scope, entity, lambda r: r[label] == row[label], lambda r: values), None, "multi-column")
+    return _draft(
+        question, sql, _apply(scope, entity, lambda r: r[label] == row[label], lambda r: values), None, "multi-column"
+    )
 
 
 @template("UPDATE", "medium", 4)
@@ -166,7 +176,8 @@ def scale_measure(scope: Scope) -> Draft | None:
         return None
     question = scope.pick(
         f"{'Increase' if up else 'Cut'} the {f.noun} of all {sel.many} by {percent} percent, rounded to two decimals.",
-        f"For all {sel.many}, {'raise' if up else 'lower'} the {f.noun} by {percent}% and round the result to two decimals.",
+        f"For all {sel.many}, {'raise' if up else 'lower'} the {f.noun} by {percent}% and round the result to "
+        f"two decimals.",
     )
     sql = f"UPDATE {entity.name} SET {f.name} = ROUND({f.name} * {factor}, 2){_where(sel)}"
     return _draft(question, sql, _apply(scope, entity, sel.test, lambda r: {f.name: scaled(r)}), sel, "arithmetic")
@@ -186,7 +197,11 @@ def fill_missing(scope: Scope) -> Draft | None:
     sel = scope.select(entity, scope.rng.choice((0, 1)), avoid=(f.name,), at_least=3)
     if not sel or sum(r[f.name] is None for r in sel.rows) < 2:
         return None
-    value = _new_value(scope, entity, f, {**scope.rng.choice(scope.rows(entity)), f.name: None}) if f.role != "date" else None
+    value = (
+        _new_value(scope, entity, f, {**scope.rng.choice(scope.rows(entity)), f.name: None})
+        if f.role != "date"
+        else None
+    )
     if f.role == "date":
         value = max(r[f.name] for r in scope.rows(entity) if r[f.name] is not None)  # type: ignore[type-var]
         value = value + timedelta(days=scope.rng.randint(1, 60)) if isinstance(value, date) else None
@@ -254,7 +269,8 @@ def move_children(scope: Scope) -> Draft | None:
         where = f"{ref.name} = (SELECT {key} FROM {parent.name} WHERE {label} = {literal(a[label])})"
         value = f"(SELECT {key} FROM {parent.name} WHERE {label} = {literal(b[label])})"
     question = scope.pick(
-        f"All {child.many} that point to {named(parent, a)} as their {ref.noun} should point to {named(parent, b)} instead. "
+        f"All {child.many} that point to {named(parent, a)} as their {ref.noun} should point to "
+        f"{named(parent, b)} instead. "
         f"Change {ref.name} accordingly.",
         f"In {child.name}, replace {named(parent, a)} by {named(parent, b)} as the {ref.noun} ({ref.name}) everywhere.",
     )
@@ -276,10 +292,14 @@ def raise_by_case(scope: Scope) -> Draft | None:
     special = scope.rng.choice(values)
     high, low = scope.rng.choice(((5, 2), (10, 4), (3, 1), (8, 3)))
     question = scope.pick(
-        f"Raise the {f.noun} by {high} for {entity.many} {by.phrase.format(v=special)} and by {low} for all other {entity.many}.",
+        f"Raise the {f.noun} by {high} for {entity.many} {by.phrase.format(v=special)} and by {low} for all "
+        f"other {entity.many}.",
         f"Increase {f.name} in {entity.name}: by {high} where the {by.noun} is {special}, by {low} everywhere else.",
     )
-    sql = f"UPDATE {entity.name} SET {f.name} = {f.name} + CASE WHEN {by.name} = {literal(special)} THEN {high} ELSE {low} END"
+    sql = (
+        f"UPDATE {entity.name} SET {f.name} = {f.name} + CASE WHEN {by.name} = {literal(special)} THEN {high} "
+        f"ELSE {low} END"
+    )
 
     def raised(row: Row) -> Row:
         return {f.name: row[f.name] + (high if row[by.name] == special else low)}  # type: ignore[operator]
@@ -303,8 +323,10 @@ def set_beyond_average(scope: Scope) -> Draft | None:
     value = scope.rng.choice(sorted({text(r[target.name]) for r in scope.rows(entity) if r[target.name] is not None}))
     side = "above" if above else "below"
     question = scope.pick(
-        f"Set the {target.noun} to {value} for every {entity.one} whose {f.noun} lies {side} the average {f.noun} of all {entity.many}.",
-        f"Work out the average {f.noun} of all {entity.many}, then change the {target.noun} of each {entity.one} {side} it to {value}.",
+        f"Set the {target.noun} to {value} for every {entity.one} whose {f.noun} lies {side} the average "
+        f"{f.noun} of all {entity.many}.",
+        f"Work out the average {f.noun} of all {entity.many}, then change the {target.noun} of each "
+        f"{entity.one} {side} it to {value}.",
     )
     inner = f"SELECT m.average FROM (SELECT AVG({f.name}) AS average FROM {entity.name}) AS m"
     sql = f"UPDATE {entity.name} SET {target.name} = {literal(value)} WHERE {f.name} {'>' if above else '<'} ({inner})"
@@ -332,7 +354,8 @@ def mark_busy_parents(scope: Scope) -> Draft | None:
         return None
     question = scope.pick(
         f"Set the {f.noun} to {show(f, value)} for all {parent.many} that {ref.have} at least {n} {child.many}.",
-        f"Find the {parent.many} that {ref.have} {n} or more {child.many} and change their {f.noun} to {show(f, value)}.",
+        f"Find the {parent.many} that {ref.have} {n} or more {child.many} and change their {f.noun} to "
+        f"{show(f, value)}.",
     )
     key = parent.key.name
     inner = f"SELECT {ref.name} FROM {child.name} GROUP BY {ref.name} HAVING COUNT(*) >= {n}"

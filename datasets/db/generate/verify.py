@@ -15,12 +15,12 @@ from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import mysql.connector
+import pymysql
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 from envhub.envs.db.database import Table
+from envhub.envs.db.mysql.url import parse_url
 from envhub.envs.db.tasks import DBTask, Rows, State, load_split
 
 STRICT_MODE = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO"
@@ -28,12 +28,17 @@ STRICT_MODE = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DA
 
 def check(url: str, tasks: list[DBTask], prefix: str = "gen_") -> list[str]:
     """One line for each task whose solution does not give its answer."""
-    parts = urlsplit(url)
-    connection = mysql.connector.connect(
-        host=parts.hostname, port=parts.port or 3306, user=parts.username, password=parts.password or "", charset="utf8mb4"
+    server = parse_url(url)
+    connection = pymysql.connect(
+        host=server.host,
+        port=server.port,
+        user=server.user,
+        password=server.password,
+        unix_socket=server.socket,
+        charset="utf8mb4",
+        sql_mode=STRICT_MODE,
     )
     try:
-        connection.cursor().execute(f"SET SESSION sql_mode = '{STRICT_MODE}'")
         return list(_check(connection, tasks, prefix))
     finally:
         connection.close()
@@ -71,8 +76,8 @@ def _play(cursor: Any, task: DBTask) -> str | None:
     for statement in task.solution:
         try:
             cursor.execute(statement)
-            rows = cursor.fetchall() if cursor.with_rows else []
-        except mysql.connector.Error as error:
+            rows = list(cursor.fetchall()) if cursor.description else []
+        except pymysql.MySQLError as error:
             return str(error)
     if isinstance(task.answer, Rows):
         return _compare(rows, task.answer)
@@ -94,7 +99,9 @@ def _compare_state(cursor: Any, task: DBTask) -> str | None:
     for table in task.answer.tables:
         cursor.execute(f"SELECT * FROM `{table.name}`")
         got = Counter(tuple(_canonical(cell) for cell in row) for row in cursor.fetchall())
-        want = Counter(tuple(_canonical(cell, c.type) for cell, c in zip(row, table.columns, strict=True)) for row in table.rows)
+        want = Counter(
+            tuple(_canonical(cell, c.type) for cell, c in zip(row, table.columns, strict=True)) for row in table.rows
+        )
         if got != want:
             return f"{table.name}: got {list((got - want).elements())[:3]}, want {list((want - got).elements())[:3]}"
     return None
@@ -114,7 +121,9 @@ def _canonical(cell: object, type: str = "") -> object:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mysql", default=os.environ.get("ENVHUB_MYSQL_URL", ""), help="mysql://user:password@host:port")
+    parser.add_argument(
+        "--mysql", default=os.environ.get("ENVHUB_MYSQL_URL", ""), help="mysql://user:password@host:port"
+    )
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[1])
     arguments = parser.parse_args()
     failures = 0
@@ -122,8 +131,8 @@ def main() -> int:
         tasks = list(load_split(arguments.data, split))
         problems = check(arguments.mysql, tasks)
         failures += len(problems)
-        print(f"{split}: {len(tasks) - len(problems)}/{len(tasks)} reference solutions give the answer")
-        print("\n".join(problems))
+        lines = [f"{split}: {len(tasks) - len(problems)}/{len(tasks)} reference solutions give the answer", *problems]
+        sys.stdout.write("\n".join(lines) + "\n")
     return 1 if failures else 0
 
 

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,12 @@ from typing import Annotated, cast
 
 from envhub.core.clock import SystemClock
 from envhub.core.errors import InvalidRequestError, TaskNotFoundError
+from envhub.core.protocols import Script
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
 from envhub.envs.datasets import dataset_dir
 from envhub.envs.db import folders, judge, official, prompts
 from envhub.envs.db.database import Database, DatabaseDriver, QueryLimits
+from envhub.envs.db.exploits import EXPLOITS
 from envhub.envs.db.tasks import DBTask, TaskSet, load_split, read_manifest
 from envhub.envs.toolkit import End, ToolEpisode, tool
 
@@ -128,6 +130,9 @@ class DBEnvironment:
     def lint(self, split: str) -> Iterable[Defect]:
         lint = folders.lint if split in self._folder_splits else official.lint
         return lint(self._splits[split], environment=NAME, split=split)
+
+    def exploits(self) -> Mapping[str, Callable[[Observation], Script]]:
+        return EXPLOITS
 
     async def close(self) -> None:
         await self._driver.close()

@@ -71,13 +71,12 @@ class Accounts:
         users = await self._admin.run(f"SELECT User, Host FROM mysql.user WHERE User = {literal(name)}")
         await self._admin.run(*(f"DROP USER IF EXISTS {_user(name, str(host))}" for _, host in users.rows), "DO 0")
         await self.disconnect(name)
-        await self._roll_back_orphaned_xa()
         drop = f"DROP DATABASE IF EXISTS {quoted(name)}"
         try:
             await self._admin.run(drop)
         except ServerError as error:
             if error.code != LOCK_WAIT_TIMEOUT:
-                raise  # else: the killed connection was still letting go
+                raise 
             await self._roll_back_orphaned_xa()
             await self._admin.run(drop)
 
@@ -107,13 +106,13 @@ class Accounts:
         return [int(str(row[0])) for row in found.rows]
 
     async def _roll_back_orphaned_xa(self) -> None:
-        """A prepared XA transaction outlives its connection and holds its tables; nobody can want it any more."""
+        """A prepared XA transaction outlives its connection and holds its tables."""
         prepared = await self._admin.run(self._dialect.list_xa)
         for row in prepared.rows:
             try:
                 await self._admin.run(f"XA ROLLBACK {_xid(row)}")
             except ServerError:
-                continue  # of a connection that lives: the server refuses, and it is not ours to end
+                continue  # its connection lives, so it is not an orphan and the server refuses
 
     async def _own_host(self) -> str:
         if self._host is None:

@@ -41,7 +41,7 @@ class Dialect:
 
 
 ADMIN_SETTINGS = (
-    "SET NAMES utf8mb4, sql_mode='', time_zone='+00:00', autocommit=1, lock_wait_timeout=3, innodb_lock_wait_timeout=3"
+    "SET NAMES utf8mb4, sql_mode='', time_zone='+00:00', autocommit=1, lock_wait_timeout=3, innodb_lock_wait_timeout=1"
 )
 """The lock waits are bounded so that removing a database cannot hang behind what its agent left open."""
 

@@ -612,11 +612,3 @@ def _join_condition(ctx: Context, join: n.Join, scope: Scope, bounds: tuple[int,
         scope.merged[name.lower()] = b if join.kind == "RIGHT" else a
     return " AND ".join(parts)
 
-
-def compile_table_rows(columns: list[tuple[str, T]], rows: list[str]) -> tuple[str, list[Col]]:
-    """A literal table: ``rows`` are comma-separated SQL values."""
-    names = ", ".join(f"column{place + 1} AS c{place}" for place in range(len(columns)))
-    empty = ", ".join("NULL" for _ in columns)
-    body = ", ".join(f"({row})" for row in rows) or f"({empty})"
-    sql = f"SELECT {names} FROM (VALUES {body}){'' if rows else ' WHERE 0'}"
-    return sql, [Col(name, X(f"c{place}", t)) for place, (name, t) in enumerate(columns)]

@@ -1,0 +1,41 @@
+# `make demo` and `make test` do all of their own set-up. PYTHON chooses the interpreter, JOBS the number of test processes.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+
+.PHONY: venv demo test check bench golden datasets up clean
+
+venv: .venv/.installed
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: venv
+	$(BIN)/envhub demo
+
+up: venv
+	$(BIN)/envhub up
+
+test: venv
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+check: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow and not mysql and not docker and not browser'
+
+bench: venv
+	for script in benchmarks/*.py; do $(BIN)/python $$script --quick --json || exit 1; done
+
+golden: venv
+	ENVHUB_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/golden
+
+datasets: venv
+	$(BIN)/python datasets/db/generate/main.py --seed 2026 --out datasets/db
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,296 @@
+"""What a database episode costs on a MySQL-type server: four client libraries on the same work, then the mysql driver.
+
+Run: ``python benchmarks/db_drivers.py [--quick] [--json] [--url mysql://root@127.0.0.1:3306]``. Without a url (or
+ENVHUB_MYSQL_URL) a private MariaDB is started in a temporary folder. Clients that are not installed are left out.
+
+Clients run one episode as: CREATE DATABASE + CREATE USER + GRANT over 8 administrator connections, connect as that user, create and
+fill a table of eight columns, one grouped SELECT, one UPDATE, read all rows, disconnect, DROP both. Rounds are interleaved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from envhub.envs.db.database import Column, QueryLimits, Table
+from envhub.envs.db.mysql import MysqlDriver
+from envhub.envs.db.mysql.url import Server, parse_url
+
+CHOSEN = "aiomysql"
+N_ADMINS = 8
+COLUMNS = ("a INT", "b TEXT", "c TEXT", "d TEXT", "e TEXT", "f TEXT", "g TEXT", "h TEXT")
+QUERIES = ("SELECT b, COUNT(*) FROM t GROUP BY b", "UPDATE t SET c = 'z' WHERE a = 3", "SELECT * FROM t")
+
+
+class Client(Protocol):
+    """One library, reduced to what an episode needs."""
+
+    name: str
+    module: str
+
+    async def connect(self, server: Server, user: str, password: str) -> Any: ...
+
+    async def run(self, connection: Any, sql: str) -> None: ...
+
+    async def close(self, connection: Any) -> None: ...
+
+
+class Aiomysql:
+    name = module = "aiomysql"
+
+    async def connect(self, server: Server, user: str, password: str) -> Any:
+        import aiomysql
+
+        return await aiomysql.connect(**_where(server), user=user, password=password, autocommit=True)
+
+    async def run(self, connection: Any, sql: str) -> None:
+        async with connection.cursor() as cursor:
+            await cursor.execute(sql)
+            await cursor.fetchall()
+
+    async def close(self, connection: Any) -> None:
+        await connection.ensure_closed()
+
+
+class Asyncmy(Aiomysql):
+    name = module = "asyncmy"
+
+    async def connect(self, server: Server, user: str, password: str) -> Any:
+        import asyncmy
+
+        return await asyncmy.connect(**_where(server), user=user, password=password, autocommit=True)
+
+
+class ConnectorAio:
+    name, module = "mysql.connector.aio", "mysql.connector"
+
+    async def connect(self, server: Server, user: str, password: str) -> Any:
+        from mysql.connector import aio
+
+        return await aio.connect(**_where(server), user=user, password=password, autocommit=True, ssl_disabled=True)
+
+    async def run(self, connection: Any, sql: str) -> None:
+        cursor = await connection.cursor()
+        await cursor.execute(sql)
+        if cursor.with_rows:
+            await cursor.fetchall()
+        await cursor.close()
+
+    async def close(self, connection: Any) -> None:
+        await connection.close()
+
+
+class ConnectorSync:
+    """In threads, one for each connection in use."""
+
+    name, module = "mysql.connector", "mysql.connector"
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(32 + N_ADMINS)
+
+    async def connect(self, server: Server, user: str, password: str) -> Any:
+        from mysql import connector
+
+        return await self._call(
+            lambda: connector.connect(
+                **_where(server), user=user, password=password, autocommit=True, ssl_disabled=True
+            )
+        )
+
+    async def run(self, connection: Any, sql: str) -> None:
+        await self._call(lambda: self._run(connection, sql))
+
+    async def close(self, connection: Any) -> None:
+        await self._call(connection.close)
+
+    def _run(self, connection: Any, sql: str) -> None:
+        cursor = connection.cursor()
+        cursor.execute(sql)
+        if cursor.with_rows:
+            cursor.fetchall()
+        cursor.close()
+
+    async def _call(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+
+CLIENTS: Sequence[type[Client]] = (Aiomysql, Asyncmy, ConnectorSync, ConnectorAio)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    n_concurrent: int
+    n_episodes: int
+    n_rows: int
+
+    def __str__(self) -> str:
+        return f"c={self.n_concurrent} rows={self.n_rows}"
+
+
+def _where(server: Server) -> dict[str, Any]:
+    return {"host": server.host, "port": server.port}
+
+
+def _rows(n_rows: int) -> list[tuple[Any, ...]]:
+    return [(n, f"name{n}", "x" * 20, str(n * 1.5), "a", "b", "c", "d") for n in range(n_rows)]
+
+
+async def in_parallel(load: Load, episode: Callable[[], Awaitable[None]]) -> list[float]:
+    """Milliseconds of every episode."""
+    left = iter(range(load.n_episodes))
+    spans: list[float] = []
+
+    async def player() -> None:
+        for _ in left:
+            began = time.perf_counter()
+            await episode()
+            spans.append((time.perf_counter() - began) * 1e3)
+
+    await asyncio.gather(*(player() for _ in range(load.n_concurrent)))
+    return spans
+
+
+async def time_client(client: Client, server: Server, load: Load, numbers: Iterator[int]) -> list[float]:
+    insert = "INSERT INTO t VALUES " + ",".join(map(str, _rows(load.n_rows)))
+    admins: asyncio.Queue[Any] = asyncio.Queue()
+    for _ in range(min(N_ADMINS, load.n_concurrent)):
+        admins.put_nowait(await client.connect(server, server.user, server.password))
+
+    async def administer(*statements: str) -> None:
+        admin = await admins.get()
+        for statement in statements:
+            await client.run(admin, statement)
+        admins.put_nowait(admin)
+
+    async def episode() -> None:
+        name = f"bench_{next(numbers)}"
+        await administer(
+            f"CREATE DATABASE {name}",
+            f"CREATE USER {name}@'%' IDENTIFIED BY '{name}' WITH MAX_USER_CONNECTIONS 2",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP ON {name}.* TO {name}@'%'",
+        )
+        connection = await client.connect(server, name, name)
+        for sql in (f"USE {name}", f"CREATE TABLE t ({', '.join(COLUMNS)})", insert, *QUERIES):
+            await client.run(connection, sql)
+        await client.close(connection)
+        await administer(f"DROP USER {name}@'%'", f"DROP DATABASE {name}")
+
+    try:
+        return await in_parallel(load, episode)
+    finally:
+        while not admins.empty():
+            await client.close(admins.get_nowait())
+
+
+async def time_driver(url: str, load: Load) -> tuple[list[float], list[float]]:
+    """Milliseconds of every episode and of every open."""
+    driver = MysqlDriver(url, owner="bench", pool_min=min(32, 2 * load.n_concurrent))
+    columns = tuple(Column(*column.split(" ")) for column in COLUMNS)
+    table = Table("t", columns, tuple(_rows(load.n_rows)))
+    opens: list[float] = []
+
+    async def episode() -> None:
+        began = time.perf_counter()
+        database = await driver.open([table], limits=QueryLimits())
+        opens.append((time.perf_counter() - began) * 1e3)
+        for sql in QUERIES:
+            result = await database.execute(sql)
+            assert result.status in ("rows", "done"), result
+        await database.close()
+
+    await driver.start()
+    await asyncio.sleep(0.5)
+    try:
+        return await in_parallel(load, episode), opens
+    finally:
+        await driver.close()
+
+
+@contextmanager
+def some_server(url: str | None) -> Iterator[str]:
+    named = url or os.environ.get("ENVHUB_MYSQL_URL")
+    if named:
+        yield named
+        return
+    from tests.db.mariadb_server import mariadb_server
+
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, mariadb_server(Path(folder)) as private:
+        yield private
+
+
+async def measure(url: str, *, quick: bool) -> dict[str, dict[str, float]]:
+    """Medians in ms by subject and load."""
+    server = parse_url(url)
+    clients = [make() for make in CLIENTS if importlib.util.find_spec(make.module.split(".")[0])]
+    sizes = (20, 200)
+    loads = [Load(c, n, rows) for rows in sizes for c, n in ((1, 20 if quick else 60), (32, 96 if quick else 320))]
+    numbers = count(os.getpid() * 100_000)
+    spans: dict[str, dict[str, list[float]]] = {}
+    for _ in range(1 if quick else 3):
+        for load in loads:
+            for client in clients:
+                found = await time_client(client, server, load, numbers)
+                spans.setdefault(client.name, {}).setdefault(str(load), []).extend(found)
+            episodes, opens = await time_driver(url, load)
+            spans.setdefault("mysql driver, episode", {}).setdefault(str(load), []).extend(episodes)
+            spans.setdefault("mysql driver, open", {}).setdefault(str(load), []).extend(opens)
+    return {
+        subject: {load: round(statistics.median(values), 2) for load, values in by_load.items()}
+        for subject, by_load in spans.items()
+    }
+
+
+def claims(medians: dict[str, dict[str, float]]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    opened = medians["mysql driver, open"]["c=1 rows=20"]
+    found["mysql_open_ms_p50_c1"] = {"value": opened, "goal": "<= 10", "ok": opened <= 10}
+    busy, alone = medians["mysql driver, episode"]["c=32 rows=200"], medians[CHOSEN]["c=32 rows=200"]
+    ratio = round(busy / alone, 2)
+    found["mysql_driver_over_raw_client_c32"] = {"value": ratio, "goal": "<= 1.5", "ok": ratio <= 1.5}
+    if "mysql.connector" in medians:
+        slower = round(
+            min(medians[name]["c=32 rows=200"] for name in ("mysql.connector", "mysql.connector.aio")) / alone, 2
+        )
+        found["mysql_connector_over_chosen_client_c32"] = {"value": slower, "goal": ">= 1.3", "ok": slower >= 1.3}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="under 50 s")
+    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser.add_argument("--url", help="mysql://user:password@host:port of an administrator")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with some_server(options.url) as url:
+        medians = asyncio.run(measure(url, quick=options.quick))
+    loads = list(next(iter(medians.values())))
+    print(f"median ms per episode; Python {platform.python_version()}, {os.cpu_count()} cores")
+    print(f"{'':24}" + "".join(f"{load:>16}" for load in loads))
+    for subject, by_load in medians.items():
+        print(f"{subject:24}" + "".join(f"{by_load[load]:16.2f}" for load in loads))
+    if options.json:
+        print(json.dumps({"claims": claims(medians), "medians_ms": medians}))
+
+
+if __name__ == "__main__":
+    main()

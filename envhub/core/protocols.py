@@ -32,9 +32,10 @@ class Environment(Protocol):
         """Cheap and constant for the life of the instance."""
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> Episode:
-        """Prepare a task. ``options`` holds every option (defaults filled in). Frees what it took if it raises.
+        """Prepare a task, which lies in a split of ``info()``. ``options`` holds every option (defaults filled in). Frees
+        what it took if it raises.
 
-        Raises TaskNotFoundError, TaskUnusableError, InvalidRequestError (a bad option), UnavailableError, EpisodeError.
+        Raises TaskUnusableError, InvalidRequestError (a bad option), UnavailableError, EpisodeError.
         """
 
     def solution(self, task: TaskRef) -> Sequence[Message] | None:

@@ -43,14 +43,14 @@ def prepare(engine: Engine) -> None:
     """Once per process, before the first transaction: make the folder, switch the file to WAL.
 
     The switch stays in the file. It does not wait for locks, so while other processes use the file it may be left to them or
-    to the next process; without it the store is as safe, and slower.
+    to the next process; without it the store is as safe, and slower. A file that cannot be used is left to the upgrade to report.
     """
     database = engine.url.database
     if engine.dialect.name != "sqlite" or _in_memory(engine.url) or database is None:
         return
     if not database.startswith("file:"):
         Path(database).parent.mkdir(parents=True, exist_ok=True)
-    with closing(engine.raw_connection()) as connection, suppress(sqlite3.OperationalError):
+    with suppress(sqlite3.Error), closing(engine.raw_connection()) as connection:
         connection.cursor().execute("PRAGMA journal_mode = WAL")
 
 

@@ -36,7 +36,7 @@ def test_pass_at_k_of_a_run_averages_over_tasks_that_have_enough_repeats() -> No
     assert "@3 100.0%\n1/2 tasks" in cells(summary)[HEADINGS.index("pass@k")]
 
 
-def test_b052_errors_and_cancelled_episodes_stay_in_n_and_out_of_the_mean() -> None:
+def test_b052_d16_errors_and_cancelled_episodes_stay_in_n_and_out_of_the_mean() -> None:
     rows = [graded(i, 1.0) for i in range(4)] + [graded(i, 0.0) for i in range(4, 7)]
     rows += [failed(7), failed(8, code="session_lost"), cancelled(9)]
     (summary,) = summarize(rows)

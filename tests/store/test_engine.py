@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from envhub.core.errors import InvalidRequestError, MissingExtraError
+from envhub.core.errors import InvalidRequestError, MissingExtraError, UnavailableError
 from envhub.store.engine import open_engine, prepare
 from envhub.store.episodes import EpisodeStore
 
@@ -60,6 +60,13 @@ def test_file_in_use_by_another_program_is_prepared_without_waiting_for_it(tmp_p
     with engine.begin() as connection:
         assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
     engine.dispose()
+
+
+def test_path_that_cannot_be_a_database_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a database, and not a folder" * 100)
+    for path in (tmp_path, tmp_path / "file", tmp_path / "file" / "e.db"):
+        with closing(EpisodeStore(f"sqlite:///{path}")) as store, pytest.raises(UnavailableError, match=str(path)):
+            store.open()
 
 
 @pytest.mark.mysql

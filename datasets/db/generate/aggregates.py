@@ -54,7 +54,7 @@ def _total(scope: Scope, n: int) -> Draft | None:
     return single(question, sql, plain(sum(numbers(sel.rows, f.name), Decimal(0))), sel.tags)
 
 
-@template("aggregation-SUM", "easy", 3)
+@template("aggregation-SUM", "easy", 8)
 def total_one_condition(scope: Scope) -> Draft | None:
     return _total(scope, 1)
 
@@ -145,7 +145,7 @@ def _average(scope: Scope, n: int) -> Draft | None:
     return single(question, sql, value, sel.tags)
 
 
-@template("aggregation-AVG", "easy", 3)
+@template("aggregation-AVG", "easy", 7)
 def average_one_condition(scope: Scope) -> Draft | None:
     return _average(scope, 1)
 
@@ -323,7 +323,7 @@ def _extreme_span(scope: Scope, highest: bool) -> Draft | None:
     return single(question, sql, max(days) if highest else min(days), {"date", *sel.tags})
 
 
-@template("aggregation-MAX", "easy", 3)
+@template("aggregation-MAX", "easy", 6)
 def maximum_one_condition(scope: Scope) -> Draft | None:
     return _extreme(scope, 1, True)
 
@@ -373,7 +373,7 @@ def most_children_of_any(scope: Scope) -> Draft | None:
     return single(question, f"SELECT MAX(counted.n) FROM ({inner}) AS counted", found, {"group", "subquery", *sel.tags})
 
 
-@template("aggregation-MIN", "easy", 3)
+@template("aggregation-MIN", "easy", 6)
 def minimum_one_condition(scope: Scope) -> Draft | None:
     return _extreme(scope, 1, False)
 

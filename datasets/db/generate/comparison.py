@@ -29,7 +29,7 @@ def _unit(f: Field) -> str:
     return f" (in {f.unit})" if f.unit else ""
 
 
-@template("comparison", "easy", 3)
+@template("comparison", "easy", 8)
 def difference_of_two(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("measure"))
     f = entity and scope.field(entity, lambda f: f.role == "measure")

@@ -18,7 +18,7 @@ def _count(scope: Scope, n: int) -> Draft | None:
     return single(how_many(scope, sel.many), sql, len(sel.rows), sel.tags)
 
 
-@template("counting", "easy", 2)
+@template("counting", "easy", 6)
 def count_one_condition(scope: Scope) -> Draft | None:
     return _count(scope, 1)
 
@@ -251,7 +251,7 @@ def count_cells_on_record(scope: Scope) -> Draft | None:
     return single(question, sql, found, {"null", *sel.tags})
 
 
-@template("counting", "hard", 4)
+@template("counting", "hard", 6)
 def count_across_tables(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("ref"))
     sel = entity and scope.select_deep(entity)

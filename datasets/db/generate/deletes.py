@@ -26,7 +26,7 @@ def _where(sel: Selection) -> str:
     )
 
 
-@template("DELETE", "easy", 2)
+@template("DELETE", "easy", 6)
 def delete_one(scope: Scope) -> Draft | None:
     entity = scope.entity()
     if not entity:

@@ -82,7 +82,7 @@ def _with(scope: Scope, entity: Entity, rows: Sequence[Row]) -> dict[str, list[R
     return state
 
 
-@template("INSERT", "easy", 5)
+@template("INSERT", "easy", 10)
 def insert_one(scope: Scope) -> Draft | None:
     entity = scope.entity()
     row = entity and _fresh(scope, entity)

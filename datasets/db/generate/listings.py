@@ -9,10 +9,19 @@ from selection import Scope
 MAX_LIST = 7
 
 
+@template("other", "easy", 6)
+def labels_by_one_condition(scope: Scope) -> Draft | None:
+    return _labels(scope, 1, flat=True)
+
+
 @template("other", "medium", 4)
 def labels_of_selection(scope: Scope) -> Draft | None:
+    return _labels(scope, scope.rng.choice((1, 2, 2)), flat=False)
+
+
+def _labels(scope: Scope, n: int, *, flat: bool) -> Draft | None:
     entity = scope.entity()
-    sel = entity and scope.select(entity, scope.rng.choice((1, 2, 2)), at_least=1, share=0.3)
+    sel = entity and scope.select(entity, n, at_least=1, share=0.3, flat=flat)
     if not entity or not sel or len(sel.rows) > MAX_LIST:
         return None
     label = entity.label
@@ -200,7 +209,7 @@ def union_of_selections(scope: Scope) -> Draft | None:
     return listing(question, sql, [r[label.name] for r in found], {"union", *a.tags, *b.tags})
 
 
-@template("other", "hard", 4)
+@template("other", "hard", 6)
 def labels_across_tables(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("ref"))
     sel = entity and scope.select_deep(entity)

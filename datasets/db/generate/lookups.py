@@ -21,7 +21,7 @@ def _attribute(scope: Scope, entity: Entity) -> Field | None:
     )
 
 
-@template("other", "easy", 3)
+@template("other", "easy", 8)
 def attribute_of_one(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: len(e.fields) > 2)
     f = entity and _attribute(scope, entity)

@@ -84,7 +84,7 @@ def _best(scope: Scope, n_clauses: int) -> Draft | None:
     return single(scope.pick(*forms), _top_sql(entity, f, sel, highest, "1"), order[0][entity.label.name], sel.tags)
 
 
-@template("ranking", "easy", 2)
+@template("ranking", "easy", 8)
 def best_of_all(scope: Scope) -> Draft | None:
     return _best(scope, 0)
 

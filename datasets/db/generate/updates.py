@@ -65,7 +65,7 @@ def _where(sel: Selection, *more: str) -> str:
     return f" WHERE {sel.entity.key.name} IN ({inner})"
 
 
-@template("UPDATE", "easy", 4)
+@template("UPDATE", "easy", 9)
 def set_one_cell(scope: Scope) -> Draft | None:
     entity = scope.entity()
     f = entity and scope.field(entity, _settable)

@@ -125,9 +125,10 @@ def main() -> int:
         "--mysql", default=os.environ.get("ENVHUB_MYSQL_URL", ""), help="mysql://user:password@host:port"
     )
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[1])
+    parser.add_argument("--splits", nargs="+", default=["train", "dev", "test"])
     arguments = parser.parse_args()
     failures = 0
-    for split in ("train", "dev", "test"):
+    for split in arguments.splits:
         tasks = list(load_split(arguments.data, split))
         problems = check(arguments.mysql, tasks)
         failures += len(problems)

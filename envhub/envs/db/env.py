@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, cast
 
 from envhub.core.clock import SystemClock
-from envhub.core.errors import InvalidRequestError, TaskNotFoundError
+from envhub.core.errors import InvalidRequestError
 from envhub.core.protocols import Script
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
 from envhub.envs.datasets import dataset_dir
@@ -139,9 +139,7 @@ class DBEnvironment:
         self._readers.shutdown(wait=False)
 
     async def _load(self, task: TaskRef) -> DBTask:
-        tasks = self._splits.get(task.split)
-        if tasks is None or not 0 <= task.index < len(tasks):
-            raise TaskNotFoundError(f"db has no task {task}")
+        tasks = self._splits[task.split]
         if task.split not in self._folder_splits:
             return tasks[task.index]
         return await asyncio.get_running_loop().run_in_executor(self._readers, tasks.__getitem__, task.index)

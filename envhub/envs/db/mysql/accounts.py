@@ -76,7 +76,7 @@ class Accounts:
             await self._admin.run(drop)
         except ServerError as error:
             if error.code != LOCK_WAIT_TIMEOUT:
-                raise 
+                raise
             await self._roll_back_orphaned_xa()
             await self._admin.run(drop)
 

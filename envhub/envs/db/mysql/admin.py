@@ -76,6 +76,8 @@ class Admin:
         finally:
             if connection.usable:
                 self._idle.append(connection)
+            else:
+                connection.drop()
         return answer
 
     async def _kill(self, statement: str) -> None:
@@ -94,6 +96,8 @@ class Admin:
 
     async def _killing_connection(self) -> Connection:
         if self._killer is None or not self._killer.usable:
+            if self._killer is not None:
+                self._killer.drop()
             self._killer = await self._connect()
         return self._killer
 

@@ -89,7 +89,8 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        return not self._raw.closed
+        """False as soon as either side has ended it."""
+        return not self._raw.closed and not self._raw._reader.eof_received
 
     async def query(self, sql: str, cap: Cap | None = None) -> Answer:
         """Run one statement. Raises ServerError, or ConnectionLostError and is then unusable.

@@ -14,7 +14,7 @@ from envhub.core.errors import EpisodeFailedError
 from envhub.envs.db.database import QueryLimits, QueryResult
 from envhub.envs.db.mysql.accounts import Account
 from envhub.envs.db.mysql.alias import Alias
-from envhub.envs.db.mysql.connection import Answer, Cap, Connection, ConnectionLostError, ServerError
+from envhub.envs.db.mysql.connection import QUERY_INTERRUPTED, Answer, Cap, Connection, ConnectionLostError, ServerError
 from envhub.envs.db.mysql.services import Services
 from envhub.envs.db.mysql.values import literal, quoted
 
@@ -80,9 +80,7 @@ class MysqlDatabase:
     def disconnect(self) -> None:
         """Drop the connection; part of being closed."""
         self._closed = True
-        if self._connection is not None:
-            self._connection.drop()
-            self._connection = None
+        self._drop_connection()
 
     async def _execute(self, sql: str) -> QueryResult:
         if len(sql) * 4 > self._services.dialect.max_packet_bytes and (
@@ -95,6 +93,8 @@ class MysqlDatabase:
         try:
             answer = await self._within_limits(connection, sql)
         except ServerError as error:
+            if error.code == QUERY_INTERRUPTED:
+                await self._after_interruption(connection)
             return _error(error.code, str(error))
         except ConnectionLostError:
             await self._connected()
@@ -104,6 +104,13 @@ class MysqlDatabase:
         if answer.columns is None:
             return QueryResult("done", affected=answer.affected)
         return QueryResult("rows", columns=answer.columns, rows=answer.rows, truncated=answer.truncated)
+
+    async def _after_interruption(self, connection: Connection) -> None:
+        """The agent killed its own statement, or its own connection with it."""
+        try:
+            await self._settle(connection)
+        except ConnectionLostError:
+            await self._connected()
 
     async def _within_limits(self, connection: Connection, sql: str) -> Answer | None:
         """The statement's answer; None when it had to be killed. The hub's clock decides: a killed statement may
@@ -153,11 +160,17 @@ class MysqlDatabase:
         if self._closed:
             raise EpisodeFailedError("the database is closed")
         if self._connection is None or not self._connection.usable:
+            self._drop_connection()
             try:
                 self._connection = await self._reconnect()
             except (ServerError, ConnectionLostError) as error:
                 raise EpisodeFailedError(f"the database server is gone: {error}") from error
         return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.drop()
+            self._connection = None
 
     async def _reconnect(self) -> Connection:
         if await self._services.owners.boot_marker() != self._boot:

@@ -32,7 +32,7 @@ async def run(settings: Settings, *, n_workers: int, environ: Mapping[str, str])
         environments = make_environments(settings)
         async with embedded.served_hub(environments, settings=settings, clock=clock, archive=archive) as hub:
             log.info("the hub is up at %s with %s", hub.url, ", ".join(environments))
-            await controller_main.until_stopped(lambda: None)
+            await controller_main.until_stopped(hub.controller.workers.shut_down)
         return
     app, service = controller_main.build(settings, clock=clock, archive=archive)
     bound = controller_main.listen(settings.host, settings.port)
@@ -41,7 +41,7 @@ async def run(settings: Settings, *, n_workers: int, environ: Mapping[str, str])
             asyncio.create_task(_keep_worker(url, settings, environ, clock), name="worker") for _ in range(n_workers)
         ]
         log.info("the hub is up at %s with %d workers", url, n_workers)
-        await controller_main.until_stopped(lambda: None)
+        await controller_main.until_stopped(service.workers.shut_down)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)

@@ -18,7 +18,7 @@ import aiohttp
 from rich.console import Console
 
 from envhub.bench.agents import Agent, AgentError, ModelAgent, NullAgent, OracleAgent, RandomAgent
-from envhub.bench.console import progress_on, results_table
+from envhub.bench.console import counter_on, progress_on, results_table
 from envhub.bench.plan import Plan, PlanError, Target, TargetSpec, parse_target, parse_tasks
 from envhub.bench.report import render
 from envhub.bench.results import ResultsFolder, Status
@@ -131,7 +131,7 @@ def _run(work: Coroutine[None, None, int], console: Console, interrupted: str) -
         console.print(interrupted, style="yellow", markup=False)
         return INTERRUPTED
     except (PlanError, RunAbortedError, AgentError, EnvhubError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return WRONG_USE
 
 
@@ -142,18 +142,18 @@ async def _bench(args: argparse.Namespace, connect: Connect, create: Create, pat
         agents = await _agents(args, environments.get, stack)
         hub = await stack.enter_async_context(connect())
         specs = [parse_target(text) for text in args.targets]
-        targets = await _targets(hub, specs, split=args.split, tasks=args.tasks)
-        plan = Plan(
-            targets, {agent.name: agent.definition for agent in agents}, args.repeats, args.seed, _options(args.option)
-        )
+        options = _options(args.option)
+        targets = await _targets(hub, specs, options, split=args.split, tasks=args.tasks)
+        definitions = {agent.name: agent.definition for agent in agents}
+        plan = Plan(targets, definitions, args.repeats, args.seed, options)
         with ResultsFolder(path, clock=clock) as folder:
             folder.begin(plan, resume=args.resume)
             finished = [row for row in folder.rows if row.status is Status.GRADED]
             progress = progress_on(console, total=plan.n_episodes, finished=finished, clock=clock)
-            options = RunOptions(jobs=args.jobs, traces=args.traces)
+            how = RunOptions(jobs=args.jobs, traces=args.traces)
             try:
                 with progress:
-                    await Runner(hub, agents, folder, options=options, on_row=progress.row, clock=clock).run()
+                    await Runner(hub, agents, folder, options=how, on_row=progress.row, clock=clock).run()
             finally:
                 _show(folder, console)
             return OK if any(row.status is Status.GRADED for row in folder.rows) else NOTHING_GRADED
@@ -217,10 +217,17 @@ def _endpoint(text: str, args: argparse.Namespace) -> Endpoint:
     )
 
 
-async def _targets(hub: Hub, specs: Sequence[TargetSpec], *, split: str, tasks: str | None) -> tuple[Target, ...]:
+async def _targets(
+    hub: Hub, specs: Sequence[TargetSpec], options: Mapping[str, JSON], *, split: str, tasks: str | None
+) -> tuple[Target, ...]:
     targets = []
     for spec in specs:
         info = await hub.info(spec.environment)
+        unknown = [name for name in options if name not in info.options]
+        if unknown:
+            raise PlanError(
+                f"{spec.environment} has no option {unknown[0]!r}; valid: {', '.join(info.options) or 'none'}"
+            )
         chosen = spec.split or split
         n_tasks = _split_size(spec.environment, info.splits, chosen)
         targets.append(Target(spec.environment, chosen, parse_tasks(spec.tasks or tasks, n_tasks)))
@@ -246,7 +253,10 @@ async def _verify(args: argparse.Namespace, connect: Connect, create: Create, co
             for split in (spec.split,) if spec.split else tuple(splits):
                 tasks = parse_tasks(spec.tasks, _split_size(spec.environment, splits, split))
                 started = clock.now()
-                report = await verify(hub, local, split, VerifyOptions(tasks, args.jobs, args.max_exploit_rate))
+                with counter_on(console, f"{spec.environment}/{split}") as count:
+                    report = await verify(
+                        hub, local, split, VerifyOptions(tasks, args.jobs, args.max_exploit_rate, count)
+                    )
                 reports.append(report)
                 for line in lines(report):
                     console.print(line, markup=False, highlight=False, soft_wrap=True)

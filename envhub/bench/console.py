@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
@@ -109,6 +110,15 @@ class _Lines:
         if now - self._said_at >= _LINE_EVERY_S or self._tally.done == self._tally.total:
             self._said_at = now
             self._console.print(f"{self._tally.done}/{self._tally.total}  {self._tally.text}", highlight=False)
+
+
+@contextmanager
+def counter_on(console: Console, text: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar, on a terminal only, that is gone when the work is done; call it with (done, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(escape(text), total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def results_table(summaries: Sequence[Summary]) -> Table:

@@ -57,12 +57,15 @@ class ProofReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """``max_exploit_rate`` bounds the share of tasks that one exploit may be paid for; ``tasks`` None means every task."""
+    """``max_exploit_rate`` bounds the share of tasks that one exploit may be paid for; ``tasks`` None means every task.
+
+    ``on_episode`` is told how many episodes are done, and of how many.
+    """
 
     tasks: tuple[int, ...] | None = None
     jobs: int = 64
     max_exploit_rate: float = 0.05
-    on_episode: Callable[[], None] = lambda: None
+    on_episode: Callable[[int, int], None] = lambda done, total: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +88,16 @@ async def verify(hub: Hub, local: Environment, split: str, options: VerifyOption
     agents: dict[str, Agent] = {ORACLE: OracleAgent(lambda name: local), NULL: NullAgent(), **_exploits(local)}
     played: list[_Played] = []
     queue = ((agent, task) for task in tasks for agent in agents.values())
+
+    async def work() -> None:
+        for agent, task in queue:
+            played.append(await _play(hub, agent, task))
+            options.on_episode(len(played), len(tasks) * len(agents))
+
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(options.jobs):
-                group.create_task(_work(hub, queue, played, options.on_episode))
+                group.create_task(work())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     by_agent: dict[str, list[_Played]] = {name: [] for name in agents}
@@ -108,14 +117,6 @@ def _exploits(local: Environment) -> Mapping[str, Agent]:
     if isinstance(local, Exploits):
         return {name: ScriptAgent(name, script) for name, script in local.exploits().items()}
     return {"random": RandomAgent()}
-
-
-async def _work(
-    hub: Hub, queue: Iterator[tuple[Agent, TaskRef]], played: list[_Played], on_episode: Callable[[], None]
-) -> None:
-    for agent, task in queue:
-        played.append(await _play(hub, agent, task))
-        on_episode()
 
 
 async def _play(hub: Hub, agent: Agent, task: TaskRef) -> _Played:

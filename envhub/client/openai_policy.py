@@ -197,7 +197,7 @@ class OpenAIPolicy:
             message = wire.assistant_from_json(raw)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, EnvhubError) as error:
             text = f"the answer is not a chat completion ({error}): {body[:200].decode(errors='replace')}"
-            raise _TransientError(text, status=200) from error
+            raise _TransientError(text) from error
         reasoning = raw.get("reasoning_content") or raw.get("reasoning")
         if self._endpoint.keep_reasoning and isinstance(reasoning, str):
             self._reasoning[message] = reasoning

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import msgspec
 
@@ -14,11 +15,11 @@ from envhub.controller.asgi import Receive, Scope, Send
 from envhub.controller.auth import Keys
 from envhub.controller.workers import Worker, Workers
 from envhub.core.errors import AuthenticationError
-from envhub.link.frames import PROTOCOL_VERSION, Frame, Hello, Outbox, Welcome, decode
+from envhub.link.frames import BAD_DATA, PROTOCOL_VERSION, REFUSED, Frame, Hello, Outbox, Welcome, decode
 
 log = logging.getLogger(__name__)
 
-_BAD_DATA, _REFUSED = 1007, 1008
+_WORKER_ID = re.compile(r"w[a-z0-9]{4,32}")
 
 
 class LinkEndpoint:
@@ -34,22 +35,24 @@ class LinkEndpoint:
             self._keys.check_worker(scope["headers"])
         except AuthenticationError as error:
             log.warning("a worker was refused: %s", error)
-            await send({"type": "websocket.close", "code": _REFUSED, "reason": str(error)})
+            await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)})
             return
         await send({"type": "websocket.accept"})
         outbox = Outbox()
         worker: Worker | None = None
         pump = asyncio.create_task(outbox.pump(lambda data: send({"type": "websocket.send", "bytes": data})))
         try:
-            hello = _first(await _frames(receive))
+            first, *later = await _frames(receive)
+            hello = _checked(first)
             worker, cancel = self._workers.attach(hello, outbox)
             settings = self._workers.settings
             outbox.put(Welcome(PROTOCOL_VERSION, self._workers.instance, settings.heartbeat_s, cancel))
             self._workers.attached(worker)
+            self._workers.receive(worker, later)
             await self._serve(worker, receive, pump)
         except msgspec.DecodeError as error:
             log.warning("a link was closed for bad data: %s", error)
-            await send({"type": "websocket.close", "code": _BAD_DATA, "reason": str(error)[:100]})
+            await send({"type": "websocket.close", "code": BAD_DATA, "reason": str(error)[:100]})
         except EOFError:
             pass
         finally:
@@ -71,19 +74,25 @@ class LinkEndpoint:
 
 
 async def _frames(receive: Receive) -> list[Frame]:
-    """Frames of the next message. Raises EOFError at the end of the connection, msgspec.DecodeError."""
+    """Frames of the next message, at least one. Raises EOFError at the end of the connection, msgspec.DecodeError."""
     message = await receive()
     if message["type"] == "websocket.disconnect":
         raise EOFError
     data = message.get("bytes")
     if data is None:
         raise msgspec.DecodeError("expected a binary message")
-    return decode(data)
+    frames = decode(data)
+    if not frames:
+        raise msgspec.DecodeError("expected at least one frame")
+    return frames
 
 
-def _first(frames: list[Frame]) -> Hello:
-    if len(frames) != 1 or not isinstance(frames[0], Hello):
+def _checked(frame: Frame) -> Hello:
+    """Raises msgspec.DecodeError."""
+    if not isinstance(frame, Hello):
         raise msgspec.DecodeError("expected a hello frame first")
-    if frames[0].protocol != PROTOCOL_VERSION:
+    if frame.protocol != PROTOCOL_VERSION:
         raise msgspec.DecodeError(f"this controller speaks protocol {PROTOCOL_VERSION}")
-    return frames[0]
+    if not _WORKER_ID.fullmatch(frame.worker_id) or frame.capacity < 1:
+        raise msgspec.DecodeError("expected a worker id such as w1a2b3 and a capacity of at least 1")
+    return frame

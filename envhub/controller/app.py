@@ -33,7 +33,7 @@ from envhub.controller.openapi import complete, documented
 from envhub.controller.service import Answered, ControllerService
 from envhub.core.clock import Clock
 from envhub.core.errors import EnvhubError, InternalError, InvalidRequestError, RequestError
-from envhub.link.frames import LINK_PATH
+from envhub.link.frames import LINK_PATH, LINKED, NOT_LINKED
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +77,9 @@ class HubApp:
                 return
             if path not in _OPEN_PATHS:
                 self._keys.check_client(scope["headers"])
-            if scope["method"] == "POST" and path.startswith(_SESSIONS):
-                call = _lane(path)
-                if call is not None:
-                    await self._fast(*call, receive, send)
-                    return
+            if scope["method"] == "POST" and (call := _lane(path)) is not None:
+                await self._fast(*call, receive, send)
+                return
         except EnvhubError as error:
             self.metrics.error(error.code)
             await send_error(send, error)
@@ -111,18 +109,20 @@ class HubApp:
 
     def _run(self, call: str, session_id: str, body: bytes) -> Awaitable[Answered]:
         if call == "start":
-            return self._service.start(body, client="default")
+            return self._service.start(body)
         return self._service.call(session_id, call, body)
 
     async def _heartbeat(self, path: str, send: Send) -> None:
-        known = self._service.workers.heartbeat(path.split("/")[3])
-        await send_answer(send, 200, wire.dumps({"known": known}))
+        linked = self._service.workers.heartbeat(path.split("/")[3])
+        await send_answer(send, 200, LINKED if linked else NOT_LINKED)
 
 
 def _lane(path: str) -> tuple[str, str] | None:
     """Call and session id of a path served by the fast lane."""
     if path == _SESSIONS:
         return "start", ""
+    if not path.startswith(_SESSIONS + "/"):
+        return None
     session_id, _, verb = path[len(_SESSIONS) + 1 :].partition("/")
     return (_LANES[verb], session_id) if verb in _LANES else None
 
@@ -194,7 +194,9 @@ def _api(service: ControllerService, metrics: Metrics, lifespan: Callable[[FastA
     @app.get("/healthz", tags=["operation"], **documented(dict[str, Any]))
     async def healthz() -> Response:
         failures = service.failures
-        return _json({"ok": not failures, "version": __version__, "failures": failures}, 500 if failures else 200)
+        of_workers = {worker.id: worker.failures for worker in service.workers.all() if worker.failures}
+        health = {"ok": not failures, "version": __version__, "failures": failures, "worker_failures": of_workers}
+        return _json(health, 500 if failures else 200)
 
     @app.get("/readyz", tags=["operation"], **documented(dict[str, Any]))
     async def readyz() -> Response:
@@ -214,7 +216,7 @@ def _documented_fast_lane(app: FastAPI, service: ControllerService) -> None:
 
     @app.post("/v1/sessions", tags=["sessions"], **documented(wire.Started, body=wire.StartRequest))
     async def start(request: Request) -> Response:
-        return _response(await service.start(await request.body(), "default"))
+        return _response(await service.start(await request.body()))
 
     for verb, body, answer in (
         ("interact", wire.InteractRequest, wire.Stepped),
@@ -244,6 +246,10 @@ def _errors(app: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return await ours(request, InvalidRequestError(f"{where}: {first['msg']}"))
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        return await ours(request, InternalError(f"{type(error).__name__}: {error}"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

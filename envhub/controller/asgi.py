@@ -28,22 +28,18 @@ class ClientGoneError(Exception):
 
 async def read_body(receive: Receive) -> bytes:
     """The whole request body. Raises BodyTooLargeError, ClientGoneError."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        return body
-    parts, size = [body], len(body)
-    while message.get("more_body", False):
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
         size += len(parts[-1])
         if size > MAX_BODY_BYTES:
             raise BodyTooLargeError(f"the body is larger than {MAX_BODY_BYTES} bytes", limit_bytes=MAX_BODY_BYTES)
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def send_answer(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:

@@ -101,7 +101,9 @@ async def serving(app: HubApp, bound: socket.socket) -> AsyncIterator[str]:
     """Serve on a bound socket; the URL. Signals are left alone."""
     server = http_server(app)
     task = asyncio.create_task(server.serve([bound]), name="http-server")
-    await asyncio.wait({task, asyncio.ensure_future(server.up.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    up = asyncio.create_task(server.up.wait())
+    await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
+    up.cancel()
     if task.done():
         await task
     host, port = bound.getsockname()[:2]

@@ -13,7 +13,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ from envhub.core.clock import Clock
 from envhub.core.errors import (
     EnvhubError,
     EnvironmentNotFoundError,
+    EpisodeError,
     InvalidRequestError,
     NoCapacityError,
     SessionEndedError,
@@ -31,6 +32,7 @@ from envhub.core.errors import (
     SessionNotFoundError,
     ShuttingDownError,
     UnavailableError,
+    from_code,
 )
 from envhub.core.types import EnvironmentInfo
 from envhub.link.frames import SessionNote
@@ -41,6 +43,7 @@ _SESSION_ID = re.compile(r"(w[a-z0-9]{4,32})\.[A-Za-z0-9_-]{16}")
 _REMEMBER_S = 3600.0
 _REMEMBER_MOST = 100_000
 _RETRY_PLACE_S = 0.5
+_RETRY_REFUSAL_S = 5.0
 _ABANDONED_START_S = 15.0
 _CLIENT_LEFT = b'{"reason": "the client left during the start"}'
 
@@ -58,14 +61,25 @@ class Archive(Protocol):
 
 @dataclass(slots=True)
 class _Keyed:
-    """A start known by its request key: under way (``task``) or done (``session_id``)."""
+    """A start known by its request key: under way (``task``) or done (``session_id``).
+
+    ``seen``: sessions of that key that opened while it was under way; all but the one that was answered are twins.
+    """
 
     fingerprint: bytes | None
     at: float
     session_id: str | None = None
     task: asyncio.Task[Answered] | None = None
+    seen: list[tuple[Worker, str]] = field(default_factory=list)
     waiters: int = 0
     delivered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    at: float
+    note: SessionNote
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +107,22 @@ class ControllerService:
         )
         self.failures: list[str] = []
         self._keyed: OrderedDict[str, _Keyed] = OrderedDict()
-        self._lost: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._lost: OrderedDict[str, _Lost] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
 
     # --- start ------------------------------------------------------------------------------------------------------
 
-    async def start(self, body: bytes, client: str) -> Answered:
-        """Start a session; cancelling the call ends what it started, unless it carries a request key."""
+    async def start(self, body: bytes) -> Answered:
+        """Start a session; cancelling the call ends what it started, unless it carries a request key.
+
+        Starts that wait for a slot are served in turn by run, which is what the tag ``run`` names.
+        """
         request = wire.loads(body, wire.StartRequest)
         if request.request_key is None:
-            return await self._place(request, body, client)
-        return await self._start_keyed(request, request.request_key, body, client)
+            return await self._place(request, body)
+        return await self._start_keyed(request, request.request_key, body)
 
-    async def _start_keyed(self, request: wire.StartRequest, key: str, body: bytes, client: str) -> Answered:
+    async def _start_keyed(self, request: wire.StartRequest, key: str, body: bytes) -> Answered:
         fingerprint = hashlib.sha256(body).digest()
         known = self._keyed.get(key)
         if known is not None and known.fingerprint not in (None, fingerprint):
@@ -114,7 +131,7 @@ class ControllerService:
             known.delivered = True
             return await self.call(known.session_id, "start", body)
         if known is None or known.task is None:
-            task = asyncio.create_task(self._place(request, body, client))
+            task = asyncio.create_task(self._place(request, body))
             known = self._keyed[key] = _Keyed(fingerprint, self._clock.now(), task=task)
             task.add_done_callback(lambda done: self._keyed_done(key, done))
         assert known.task is not None
@@ -124,6 +141,8 @@ class ControllerService:
             known.delivered = True
             return answer
         except asyncio.CancelledError:
+            if known.task is not None and known.task.cancelled():
+                raise UnavailableError("the start was given up; ask again") from None
             if known.waiters == 1:
                 self._spawn(self._give_up_start(known))
             raise
@@ -147,20 +166,31 @@ class ControllerService:
             del self._keyed[key]
         else:
             entry.session_id = msgspec.json.decode(task.result().body, type=_SessionId).session_id
+        for worker, session_id in entry.seen:
+            if session_id != entry.session_id:
+                self.workers.end(worker, [session_id])
+        entry.seen.clear()
 
-    async def _place(self, request: wire.StartRequest, body: bytes, client: str) -> Answered:
+    async def _place(self, request: wire.StartRequest, body: bytes) -> Answered:
         deadline = self._clock.now() + request.wait_s
+        client = request.tags.get("run", "")
         refused: dict[str, bytes] = {}
         while True:
             left = max(0.0, deadline - self._clock.now())
+            wait_s = min(left, _RETRY_REFUSAL_S) if refused else left
             try:
                 async with self.workers.reserve(
-                    request.environment, wait_s=left, client=client, excluded=refused
+                    request.environment, wait_s=wait_s, client=client, excluded=frozenset(refused)
                 ) as worker:
                     answer = await self._start_on(worker, body)
-            except UnavailableError as error:
-                if isinstance(error, (NoCapacityError, ShuttingDownError)):
+            except NoCapacityError as error:
+                if not refused or left <= wait_s:
                     raise self._last_refusal(refused) or error from None
+                refused.clear()
+                continue
+            except ShuttingDownError:
+                raise
+            except UnavailableError as error:
                 answer = Answered(error.status, wire.error_body(error))
             if answer.status != 503 or self._clock.now() >= deadline:
                 return answer
@@ -192,7 +222,7 @@ class ControllerService:
         worker = await self._worker_of(session_id)
         reply = await self.workers.call(worker, op, session_id, body)
         if reply.status == 404 and (record := await self._archive.get(session_id)) is not None:
-            raise _ended(record)
+            raise _error_of(record)
         return Answered(reply.status, reply.body)
 
     def detach(self, session_id: str) -> None:
@@ -207,18 +237,23 @@ class ControllerService:
             return Answered(200, wire.dumps(self._lost_state(session_id)))
         try:
             return await self.call(session_id, "describe", b"")
-        except (SessionEndedError, SessionLostError):
-            record = await self._archive.get(session_id)
+        except (SessionEndedError, EpisodeError):
+            record = await self._archived(session_id)
             if record is None:
                 raise
             return Answered(200, wire.dumps(_state_of(record)))
 
     async def trace(self, session_id: str) -> Answered:
         """The trace of a live session from its worker, of a finished one from the archive."""
-        record = await self._archive.get(session_id)
-        if record is not None:
-            return Answered(200, record.trace)
-        return await self.call(session_id, "trace", b"")
+        record = await self._archived(session_id)
+        if record is None:
+            try:
+                return await self.call(session_id, "trace", b"")
+            except (SessionEndedError, EpisodeError):
+                record = await self._archived(session_id)
+                if record is None:
+                    raise
+        return Answered(200, record.trace)
 
     def sessions(self, environment: str | None, tag: tuple[str, str] | None, limit: int) -> list[wire.SessionState]:
         """Live sessions, oldest first."""
@@ -232,22 +267,26 @@ class ControllerService:
         return [_live_state(note, worker_id) for note, worker_id in found[:limit]]
 
     async def _worker_of(self, session_id: str) -> Worker:
-        match = _SESSION_ID.fullmatch(session_id)
-        if match is None:
-            raise SessionNotFoundError(f"no session is named {session_id[:80]!r}")
+        worker_id = _worker_id(session_id)
         if session_id in self._lost:
-            raise SessionLostError(self._lost[session_id][1])
-        worker = await self.workers.expect(match[1])
+            raise SessionLostError(self._lost[session_id].reason)
+        worker = await self.workers.expect(worker_id)
         if worker is not None:
             return worker
         record = await self._archive.get(session_id)
         if record is not None:
-            raise _ended(record)
-        raise SessionLostError(f"worker {match[1]} is not linked to this controller, and its sessions are lost")
+            raise _error_of(record)
+        raise SessionLostError(f"worker {worker_id} is not linked to this controller, and its sessions are lost")
 
-    def _lost_state(self, session_id: str) -> dict[str, str]:
-        worker, reason = session_id.partition(".")[0], self._lost[session_id][1]
-        return {"session_id": session_id, "state": "lost", "worker": worker, "reason": reason}
+    async def _archived(self, session_id: str) -> wire.EpisodeRecord | None:
+        """The stored record. Raises SessionNotFoundError for what cannot be a session's id."""
+        _worker_id(session_id)
+        return await self._archive.get(session_id)
+
+    def _lost_state(self, session_id: str) -> wire.SessionState:
+        lost = self._lost[session_id]
+        live = _live_state(lost.note, session_id.partition(".")[0])
+        return msgspec.structs.replace(live, state="lost", reason=lost.reason)
 
     # --- workers and environments -----------------------------------------------------------------------------------
 
@@ -278,7 +317,7 @@ class ControllerService:
                 self._trim()
             except Exception as error:  # boundary: this loop must outlive any single fault
                 log.exception("the watch failed")
-                self.failures = [*self.failures[-9:], f"watch: {type(error).__name__}: {error}"]
+                self._note_failure("watch", error)
 
     async def close(self) -> None:
         self.workers.shut_down()
@@ -287,10 +326,13 @@ class ControllerService:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._archive.close()
 
+    def _note_failure(self, where: str, error: BaseException) -> None:
+        self.failures = [*self.failures[-9:], f"{where}: {type(error).__name__}: {error}"]
+
     def _on_lost(self, worker: Worker, notes: Sequence[SessionNote], reason: str) -> None:
         now = self._clock.now()
         for note in notes:
-            self._lost[note.session_id] = (now, reason)
+            self._lost[note.session_id] = _Lost(now, note, reason)
 
     def _on_sessions(self, worker: Worker, notes: Iterable[SessionNote]) -> list[str]:
         """Learn request keys; the sessions that must be ended: lost to their clients, or twins of a known start."""
@@ -304,13 +346,15 @@ class ControllerService:
             known = self._keyed.get(note.request_key)
             if known is None:
                 self._keyed[note.request_key] = _Keyed(None, self._clock.now(), note.session_id)
-            elif known.session_id not in (None, note.session_id):
+            elif known.session_id is None:
+                known.seen.append((worker, note.session_id))
+            elif known.session_id != note.session_id:
                 cancel.append(note.session_id)
         return cancel
 
     def _trim(self) -> None:
         oldest = self._clock.now() - _REMEMBER_S
-        while self._lost and (next(iter(self._lost.values()))[0] < oldest or len(self._lost) > _REMEMBER_MOST):
+        while self._lost and (next(iter(self._lost.values())).at < oldest or len(self._lost) > _REMEMBER_MOST):
             self._lost.popitem(last=False)
         while self._keyed and (
             (first := next(iter(self._keyed.values()))).at < oldest or len(self._keyed) > _REMEMBER_MOST
@@ -328,7 +372,13 @@ class ControllerService:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("a task in the background failed: %s", failure, exc_info=failure)
+            self._note_failure("background", failure)
 
 
 def _live_state(note: SessionNote, worker_id: str) -> wire.SessionState:
@@ -365,6 +415,17 @@ def _state_of(record: wire.EpisodeRecord) -> wire.SessionState:
     )
 
 
-def _ended(record: wire.EpisodeRecord) -> EnvhubError:
+def _worker_id(session_id: str) -> str:
+    """The worker that a session id names. Raises SessionNotFoundError."""
+    match = _SESSION_ID.fullmatch(session_id)
+    if match is None:
+        raise SessionNotFoundError(f"no session is named {session_id[:80]!r}")
+    return match[1]
+
+
+def _error_of(record: wire.EpisodeRecord) -> EnvhubError:
+    """What a call on a finished session gets."""
+    if record.error is not None:
+        return from_code(record.error["code"], record.error["message"], record.error.get("details") or {})
     reason = record.reason or str(record.stop_reason)
     return SessionEndedError(f"the session is over: {reason}", reason=reason, stop_reason=record.stop_reason)

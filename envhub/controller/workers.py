@@ -20,6 +20,7 @@ from envhub import wire
 from envhub.controller.placement import choose
 from envhub.core.clock import Clock
 from envhub.core.errors import (
+    EnvhubError,
     EnvironmentNotFoundError,
     NoCapacityError,
     SessionLostError,
@@ -32,6 +33,7 @@ from envhub.link.frames import (
     Call,
     Closed,
     Draining,
+    Failed,
     Finished,
     Frame,
     Hello,
@@ -44,11 +46,14 @@ from envhub.link.frames import (
 
 log = logging.getLogger(__name__)
 
+_UNWANTED = b'{"reason": "a twin of a session that was started again"}'
+
 
 @dataclass(frozen=True, slots=True)
 class LivenessSettings:
     """A worker without a link is given up ``lost_after_s`` after its last sign of life; with heartbeats but no link (its loop is
-    busy) after ``stalled_after_s``; linked but silent it gets no new sessions after ``silent_after_s``."""
+    busy) after ``stalled_after_s``; linked but silent it gets no new sessions after ``silent_after_s`` and is given up after
+    ``stalled_after_s``."""
 
     heartbeat_s: float = 2.0
     lost_after_s: float = 8.0
@@ -79,10 +84,13 @@ class Worker:
         self.update(hello)
 
     def update(self, hello: Hello) -> None:
+        """Raises msgspec.ValidationError, and then changes nothing."""
+        infos = [wire.info_from_json(info) for info in hello.environments]
+        self.infos = {info.name: info for info in infos}
         self.hello = hello
         self.capacity = hello.capacity
         self.draining = hello.draining
-        self.infos = {info["name"]: wire.info_from_json(info) for info in hello.environments}
+        self.failures = hello.failures
 
     @property
     def free(self) -> int:
@@ -90,6 +98,8 @@ class Worker:
 
     @property
     def state(self) -> str:
+        if self.lost:
+            return "lost"
         if self.outbox is None:
             return "unlinked"
         return "draining" if self.draining else ("silent" if self.silent else "ready")
@@ -107,6 +117,7 @@ class Worker:
             "starting": self.reserved,
             "environments": sorted(self.infos),
             "labels": self.hello.labels,
+            "failures": self.failures,
             "heard_s_ago": round(now - self.heard_at, 3),
         }
 
@@ -174,6 +185,7 @@ class Workers:
         self._on_sessions = on_sessions
         self._workers: dict[str, Worker] = {}
         self._lines: dict[str, _Line] = {}
+        self._known_names: set[str] = set()
         self._call_ids = itertools.count(secrets.randbits(48))
         self._arrivals = asyncio.Event()
         self._ticked_at = self._started_at = clock.now()
@@ -256,13 +268,16 @@ class Workers:
         young_until = min(deadline, self._started_at + self.settings.recovery_s)
         while environment not in self.environments():
             left = young_until - self._clock.now()
-            if self._workers and left <= 0:
+            awaited = not self._workers or environment in self._known_names
+            if left <= 0 and not awaited:
                 valid = ", ".join(self.environments())
                 raise EnvironmentNotFoundError(f"no environment is named {environment!r}; valid: {valid}")
-            if not self._workers:
+            if awaited:
                 left = deadline - self._clock.now()
-            if left <= 0 or self._closing:
-                raise NoCapacityError("no worker is linked to this controller", retry_after_s=2.0)
+            if self._closing:
+                raise ShuttingDownError("the controller is shutting down")
+            if left <= 0:
+                raise NoCapacityError(f"no worker that serves {environment!r} is linked now", retry_after_s=2.0)
             await self._next_arrival(left)
 
     def _serve_waiting(self, worker: Worker) -> None:
@@ -285,9 +300,14 @@ class Workers:
     # --- calls ------------------------------------------------------------------------------------------------------
 
     async def call(self, worker: Worker, op: str, session: str, body: bytes) -> Reply:
-        """Run ``op`` on a worker. Raises SessionLostError, or WorkerUnreachableError for a start, when it is given up."""
+        """Run ``op`` on a worker.
+
+        Raises SessionLostError, or WorkerUnreachableError for a start, when it is given up; ShuttingDownError.
+        """
+        if self._closing:
+            raise ShuttingDownError("the controller is shutting down")
         if worker.lost:
-            raise SessionLostError(f"worker {worker.id} is gone, and its sessions with it")
+            raise _gone(op, f"worker {worker.id} is gone, and its sessions with it")
         call = Call(next(self._call_ids), op, session, body)
         pending = _Pending(asyncio.get_running_loop().create_future(), call)
         worker.pending[call.id] = pending
@@ -298,6 +318,12 @@ class Workers:
         finally:
             worker.pending.pop(call.id, None)
 
+    def end(self, worker: Worker, session_ids: Iterable[str]) -> None:
+        """Have a worker end sessions that nobody will ask for; its answers are not awaited."""
+        for session_id in session_ids:
+            if worker.outbox is not None:
+                worker.outbox.put(Call(next(self._call_ids), "cancel", session_id, _UNWANTED))
+
     # --- links ------------------------------------------------------------------------------------------------------
 
     def attach(self, hello: Hello, outbox: Outbox) -> tuple[Worker, list[str]]:
@@ -307,9 +333,11 @@ class Workers:
         if worker is None:
             worker = self._workers[hello.worker_id] = Worker(hello, now=now)
             log.info("worker %s joined with %d slots", worker.id, worker.capacity)
-        elif worker.outbox is not None:
-            worker.outbox.close()
-        worker.update(hello)
+        else:
+            worker.update(hello)
+            if worker.outbox is not None:
+                worker.outbox.close()
+        self._known_names.update(worker.infos)
         worker.outbox, worker.unlinked_at, worker.heard_at, worker.silent = outbox, None, now, False
         gone = set(worker.sessions) - {note.session_id for note in hello.sessions}
         worker.sessions = {note.session_id: note for note in hello.sessions}
@@ -338,7 +366,7 @@ class Workers:
                     pending.future.set_result(frame)
             elif isinstance(frame, Opened):
                 worker.sessions[frame.note.session_id] = frame.note
-                self._on_sessions(worker, [frame.note])
+                self.end(worker, self._on_sessions(worker, [frame.note]))
             elif isinstance(frame, Closed):
                 worker.sessions.pop(frame.session_id, None)
                 self._serve_waiting(worker)
@@ -348,6 +376,8 @@ class Workers:
             elif isinstance(frame, Draining):
                 worker.draining = frame.draining
                 self._serve_waiting(worker)
+            elif isinstance(frame, Failed):
+                worker.failures = frame.failures
             elif isinstance(frame, Bye):
                 self._give_up(worker, f"worker {worker.id} shut down: {frame.reason}")
 
@@ -358,15 +388,18 @@ class Workers:
             log.info("worker %s lost its link", worker.id)
 
     def heartbeat(self, worker_id: str) -> bool:
-        """Note a sign of life; False for an unknown worker."""
+        """Note a sign of life; False when there is no link to that worker."""
         worker = self._workers.get(worker_id)
         if worker is None:
             return False
         worker.heard_at = self._clock.now()
-        if worker.silent:
-            worker.silent = False
+        self._hush(worker, silent=False)
+        return worker.outbox is not None
+
+    def _hush(self, worker: Worker, *, silent: bool) -> None:
+        worker.silent, before = silent, worker.silent
+        if before and not silent:
             self._serve_waiting(worker)
-        return True
 
     def _stored(self, worker: Worker, session_id: str) -> None:
         if worker.outbox is not None:
@@ -389,8 +422,11 @@ class Workers:
                 worker.unlinked_at = now if worker.unlinked_at is not None else None
             return
         for worker in list(self._workers.values()):
-            worker.silent = now - worker.heard_at > self.settings.silent_after_s
+            self._hush(worker, silent=now - worker.heard_at > self.settings.silent_after_s)
             if worker.unlinked_at is None:
+                silent_s = now - worker.heard_at
+                if silent_s > self.settings.stalled_after_s:
+                    self._give_up(worker, f"worker {worker.id} has been silent for {silent_s:.0f} s")
                 continue
             quiet_s, unlinked_s = now - max(worker.heard_at, worker.unlinked_at), now - worker.unlinked_at
             if quiet_s > self.settings.lost_after_s or unlinked_s > self.settings.stalled_after_s:
@@ -408,8 +444,6 @@ class Workers:
             for pending in worker.pending.values():
                 if not pending.future.done():
                     pending.future.set_exception(error)
-            if worker.outbox is not None:
-                worker.outbox.close()
         self._announce_arrival()
 
     def _give_up(self, worker: Worker, reason: str) -> None:
@@ -420,9 +454,7 @@ class Workers:
         (log.warning if notes else log.info)("%s; %d sessions lost", reason, len(notes))
         for pending in worker.pending.values():
             if not pending.future.done():
-                start = pending.call.op == "start"
-                error = WorkerUnreachableError(reason) if start else SessionLostError(reason)
-                pending.future.set_exception(error)
+                pending.future.set_exception(_gone(pending.call.op, reason))
         if worker.outbox is not None:
             worker.outbox.close()
         self._on_lost(worker, notes, reason)
@@ -439,3 +471,7 @@ class Workers:
         finally:
             arrival.cancel()
             limit.cancel()
+
+
+def _gone(op: str, reason: str) -> EnvhubError:
+    return WorkerUnreachableError(reason) if op == "start" else SessionLostError(reason)

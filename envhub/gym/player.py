@@ -6,7 +6,6 @@ with a reward.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -89,7 +88,7 @@ class Player:
         self._ready = False
         result = await _interact(session, message)
         self._messages += (message, *result.messages)
-        info = {**self._info(session), "turn": session.turn, "stop_reason": None, "metrics": _copied(result.info)}
+        info = {**self._info(session), "turn": session.turn, "stop_reason": None, "metrics": dict(result.info)}
         if result.done:
             info["stop_reason"] = str(result.stop_reason)
         self._ready = not result.done
@@ -122,7 +121,7 @@ class Player:
             "seed": session.seed,
             "max_turns": session.max_turns,
             "tools": tools,
-            "metrics": _copied(observation.info),
+            "metrics": dict(observation.info),
         }
         return self.observation(), info
 
@@ -138,7 +137,3 @@ async def _interact(session: HubSession, message: Message) -> StepResult:
         if error.details.get("stop_reason") != StopReason.TIME_LIMIT:
             raise
         return StepResult(truncated=True, stop_reason=StopReason.TIME_LIMIT)
-
-
-def _copied(info: Mapping[str, JSON]) -> Record:
-    return copy.deepcopy(dict(info))

@@ -98,7 +98,8 @@ _hubs: dict[tuple[object, ...], _SharedHub] = {}
 
 def _acquire(source: Source) -> _SharedHub:
     """The hub of a source, opened by its first user. A forked child, whose parent's loop did not come along, opens its own."""
-    address = (os.getpid(), source.url, source.key) if source.url else (os.getpid(), source.environment)
+    own = source.environment if isinstance(source.environment, str) else id(source.environment)
+    address = (os.getpid(), source.url, source.key) if source.url else (os.getpid(), own)
     with _lock:
         shared = _hubs.get(address)
         if shared is None:

@@ -7,10 +7,12 @@ event loop is not taken for a dead worker.
 from __future__ import annotations
 
 import asyncio
+import functools
 import http.client
 import logging
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -19,9 +21,12 @@ import msgspec
 
 from envhub.core.clock import Clock
 from envhub.link.frames import (
+    BAD_DATA,
     LINK_PATH,
     MAX_MESSAGE_BYTES,
+    NOT_LINKED,
     PROTOCOL_VERSION,
+    REFUSED,
     Bye,
     Call,
     Outbox,
@@ -81,6 +86,9 @@ class Dialer:
                 except (aiohttp.ClientError, OSError, msgspec.DecodeError, TimeoutError) as error:
                     log.info("no link to %s: %s", self._address.url, error)
                     delay = min(delay * 2, _LAST_RETRY_S)
+                except Exception:  # boundary: a fault on one connection must not end the worker
+                    log.exception("the link to %s broke", self._address.url)
+                    delay = _LAST_RETRY_S
                 if not self._closing:
                     await self._clock.sleep(delay * self._rng.uniform(0.5, 1.0))
         for task in self._calls:
@@ -105,22 +113,25 @@ class Dialer:
         async with socket:
             outbox = Outbox()
             outbox.put(self._end.hello())
+            unsubscribe = self._end.subscribe(outbox.put)  # at once, so that no event falls between hello and welcome
+            forgotten = asyncio.Event()
             pump = asyncio.create_task(outbox.pump(socket.send_bytes))
-            reader = asyncio.create_task(self._read(socket, outbox))
+            reader = asyncio.create_task(self._read(socket, outbox, forgotten))
+            missing = asyncio.create_task(forgotten.wait())
             try:
-                await asyncio.wait({pump, reader}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({pump, reader, missing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                unsubscribe()
                 self._outbox = None
                 self.linked.clear()
-                for task in (pump, reader):
+                for task in (pump, reader, missing):
                     task.cancel()
-                outcomes = await asyncio.gather(pump, reader, return_exceptions=True)
+                outcomes = await asyncio.gather(pump, reader, missing, return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, Exception):
                     raise outcome
 
-    async def _read(self, socket: aiohttp.ClientWebSocketResponse, outbox: Outbox) -> None:
-        unsubscribe = None
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse, outbox: Outbox, forgotten: asyncio.Event) -> None:
         heartbeat: Heartbeat | None = None
         try:
             async for message in socket:
@@ -135,19 +146,22 @@ class Dialer:
                         if frame.protocol != PROTOCOL_VERSION:
                             raise RefusedError(f"it speaks protocol {frame.protocol}, this worker {PROTOCOL_VERSION}")
                         self._end.abandon(frame.cancel)
-                        unsubscribe = self._end.subscribe(outbox.put)
-                        heartbeat = Heartbeat(self._address, self._end.hello().worker_id, frame.heartbeat_s)
+                        heartbeat = self._heartbeat(frame, forgotten)
                         heartbeat.start()
                         self._outbox = outbox
                         self.linked.set()
                         log.info("linked to %s (instance %s)", self._address.url, frame.instance)
         finally:
-            if unsubscribe is not None:
-                unsubscribe()
             if heartbeat is not None:
                 heartbeat.stop()
-        if socket.close_code == 4001:
-            raise RefusedError("another worker with this id is linked")
+        if socket.close_code in (BAD_DATA, REFUSED):
+            raise RefusedError(f"it closed the link with code {socket.close_code}; its log says why")
+
+    def _heartbeat(self, welcome: Welcome, forgotten: asyncio.Event) -> Heartbeat:
+        loop = asyncio.get_running_loop()
+        worker_id = self._end.hello().worker_id
+        on_unknown = functools.partial(loop.call_soon_threadsafe, forgotten.set)
+        return Heartbeat(self._address, worker_id, welcome.heartbeat_s, on_unknown=on_unknown)
 
     def _spawn(self, call: Call, outbox: Outbox) -> None:
         task = asyncio.create_task(self._answer(call, outbox))
@@ -160,9 +174,15 @@ class Dialer:
 
 
 class Heartbeat:
-    """A thread that tells a controller every ``interval_s`` that this process is alive."""
+    """A thread that tells a controller every ``interval_s`` that this process is alive.
 
-    def __init__(self, address: Address, worker_id: str, interval_s: float) -> None:
+    ``on_unknown`` is called in that thread when the controller answers that it does not have this worker's link.
+    """
+
+    def __init__(
+        self, address: Address, worker_id: str, interval_s: float, *, on_unknown: Callable[[], object]
+    ) -> None:
+        self._on_unknown = on_unknown
         self._address = address
         self._path = f"{urlsplit(address.url).path.rstrip('/')}/v1/workers/{worker_id}/heartbeat"
         self._interval_s = interval_s
@@ -183,7 +203,8 @@ class Heartbeat:
                 if connection is None:
                     connection = self._connect()
                 connection.request("POST", self._path, b"", self._address.headers)
-                connection.getresponse().read()
+                if connection.getresponse().read() == NOT_LINKED and not self._stopped.is_set():
+                    self._on_unknown()
             except (OSError, http.client.HTTPException) as error:
                 log.debug("heartbeat not delivered: %s", error)
                 if connection is not None:

@@ -18,6 +18,10 @@ from envhub.wire import EpisodeRecord
 PROTOCOL_VERSION = 1
 LINK_PATH = "/v1/link"
 MAX_MESSAGE_BYTES = 64 * 2**20
+LINKED, NOT_LINKED = b'{"linked":true}', b'{"linked":false}'
+"""A controller's answers to a heartbeat."""
+BAD_DATA, REFUSED = 1007, 1008
+"""WebSocket close codes of a controller that will not have what a worker sent, or the worker."""
 _BATCH_BYTES = 2**20
 
 
@@ -44,6 +48,7 @@ class Hello(Struct, frozen=True, array_like=True, tag="hello"):
     sessions: list[SessionNote]
     draining: bool
     labels: dict[str, str]
+    failures: list[str]
 
 
 class Welcome(Struct, frozen=True, array_like=True, tag="welcome"):
@@ -96,13 +101,19 @@ class Draining(Struct, frozen=True, array_like=True, tag="draining"):
     draining: bool
 
 
+class Failed(Struct, frozen=True, array_like=True, tag="failed"):
+    """A part of the worker that belongs to no session failed and was started again."""
+
+    failures: list[str]
+
+
 class Bye(Struct, frozen=True, array_like=True, tag="bye"):
     """The worker ends in an orderly way; its sessions are closed."""
 
     reason: str
 
 
-Frame = Hello | Welcome | Call | Reply | Opened | Closed | Finished | Stored | Draining | Bye
+Frame = Hello | Welcome | Call | Reply | Opened | Closed | Finished | Stored | Draining | Failed | Bye
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Frame]] = msgspec.msgpack.Decoder(list[Frame])

@@ -8,7 +8,7 @@ from typing import Protocol
 from envhub.link.frames import Frame, Hello
 
 EventSink = Callable[[Frame], None]
-"""Receives Opened, Closed, Finished, Draining and Bye frames; must not block."""
+"""Receives Opened, Closed, Finished, Draining, Failed and Bye frames; must not block."""
 
 
 class WorkerEnd(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import IO, Final
 
@@ -44,7 +44,7 @@ def show_episode(store: EpisodeStore, session_id: str, console: Console) -> None
     for name, value in _facts(record).items():
         facts.add_row(name, _plain(value))
     console.print(facts)
-    for message in loads_json(record.trace).get("messages", ()):
+    for message in _conversation(loads_json(record.trace)):
         console.print(Text(f"\n[{_clean(str(message.get('role')))}]", style="bold"))
         console.print(_plain(_said(message)))
 
@@ -56,12 +56,12 @@ def export_episodes(store: EpisodeStore, filters: EpisodeFilter, stream: IO[byte
 
 def _groups(store: EpisodeStore, filters: EpisodeFilter) -> Table:
     table = Table(title="Returns per environment and identity", title_justify="left")
-    for heading in ("environment", "identity", "episodes", "mean return", "errors"):
+    for heading in ("environment", "identity", "returns", "mean return", "errors", "cancelled"):
         table.add_column(heading, justify="left" if heading in ("environment", "identity") else "right")
     for group in store.summary(filters):
         mean = "-" if group.mean_return is None else f"{group.mean_return:.4f}"
-        cells = group.environment, group.identity_digest or "unknown", str(group.n), mean, str(group.errors)
-        table.add_row(*(_plain(cell) for cell in cells))
+        names = group.environment, group.identity_digest or "unknown"
+        table.add_row(*map(_plain, names), str(group.n), mean, str(group.errors), str(group.cancelled))
     return table
 
 
@@ -110,6 +110,17 @@ def _when(unix_s: float) -> str:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return f"{unix_s:g}"
+
+
+def _conversation(trace: Mapping[str, JSON]) -> Iterator[Mapping[str, JSON]]:
+    """The first messages, then each step's message and what answered it."""
+    yield from trace.get("messages", ())
+    for step in trace.get("steps", ()):
+        if "omitted_bytes" in step:
+            yield {"role": "omitted", "content": f"{step['omitted_bytes']} bytes of a long trace were not kept"}
+        else:
+            yield step["message"]
+            yield from step["answer"].get("messages", ())
 
 
 def _said(message: Mapping[str, JSON]) -> str:

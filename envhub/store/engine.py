@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from envhub.core.errors import InvalidRequestError, MissingExtraError
@@ -35,8 +35,14 @@ def writing(engine: Engine) -> Engine:
     """The same engine, for transactions that read rows and then write them."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
-    # READ COMMITTED takes no gap locks, so that two writers of different sessions cannot deadlock.
+    # READ COMMITTED takes no gap locks: writers of different sessions do not wait for each other.
     return engine.execution_options(isolation_level="READ COMMITTED")
+
+
+def lost_a_race(error: DBAPIError) -> bool:
+    """Whether another transaction stored the same session first; the same transaction, run again, sees that."""
+    deadlock = isinstance(error.orig, Exception) and getattr(error.orig, "errno", None) == 1213
+    return deadlock or isinstance(error, IntegrityError)
 
 
 def prepare(engine: Engine) -> None:

@@ -1,6 +1,7 @@
 """The store of finished episodes.
 
-Invariant: ``put`` stores all of its records or none; a session has one record, and a failure never replaces a result. Every
+Invariant: ``put`` stores all of its records or none; a session has one record, and one without a return (failed or
+cancelled) never replaces one with it. Every
 method blocks and may be called from any thread; each raises UnavailableError while the database cannot be reached.
 """
 
@@ -14,13 +15,13 @@ from typing import IO, Any, Final, Literal
 
 import msgspec
 from sqlalchemy import Select, case, delete, func, insert, select, update
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, defer
 
 from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import InvalidRequestError, UnavailableError
 from envhub.core.types import JSON
-from envhub.store.engine import open_engine, prepare, writing
+from envhub.store.engine import lost_a_race, open_engine, prepare, writing
 from envhub.store.models import Base, Episode, Tag, TracePart
 from envhub.store.rows import PART_BYTES, Rows, to_record, to_rows
 from envhub.store.schema import upgrade
@@ -29,11 +30,15 @@ from envhub.wire import EpisodeRecord, dumps
 PAGE: Final = 200
 """Rows per statement where a method walks over many."""
 
+CONFLICTS: Final = 5
+"""How often ``put`` looks again after another process stored one of its sessions between its look and its write."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFilter:
     """Which episodes are meant; None and an empty mapping leave that side open.
 
+    ``state`` "error" means our failure; a cancelled episode is "ok" and has no return.
     ``since`` (inclusive) and ``before`` (exclusive) are Unix seconds of the episode's end. All ``tags`` must match.
     """
 
@@ -81,13 +86,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """Episodes of one environment and identity. ``mean_return`` is over the ``n`` that have a return; ``errors`` have none."""
+    """Episodes of one environment and identity. ``mean_return`` is over the ``n`` that have a return; ``errors`` and
+    ``cancelled`` have none."""
 
     environment: str
     identity_digest: str
     n: int
     mean_return: float | None
     errors: int
+    cancelled: int
 
 
 class EpisodeStore:
@@ -124,11 +131,13 @@ class EpisodeStore:
         rows = _newest([to_rows(record) for record in records])
         self.open()
         with self._errors():
-            try:
-                self._put(rows)
-            except IntegrityError:
-                # Another process stored one of these sessions since we looked; the second look sees it.
-                self._put(rows)
+            for _ in range(CONFLICTS):
+                try:
+                    return self._put(rows)
+                except DBAPIError as error:
+                    if not lost_a_race(error):
+                        raise
+            self._put(rows)
 
     def get(self, session_id: str) -> EpisodeRecord | None:
         return self._load(select(Episode).where(Episode.session_id == session_id))
@@ -171,10 +180,14 @@ class EpisodeStore:
         """One group per environment and identity: results of different identities are not averaged together."""
         key = Episode.environment, Episode.identity_digest
         errors = func.sum(case((Episode.failed, 1), else_=0))
-        query = select(*key, func.count(Episode.episode_return), func.avg(Episode.episode_return), errors)
+        returns = func.count(Episode.episode_return), func.avg(Episode.episode_return)
+        query = select(*key, *returns, errors, func.count())
         with self._session() as session:
             groups = session.execute(_matching(query, where).group_by(*key).order_by(*key)).all()
-        return tuple(GroupSummary(name, digest, n, mean, int(failed)) for name, digest, n, mean, failed in groups)
+        return tuple(
+            GroupSummary(name, digest, n, mean, int(failed), cancelled=total - n - int(failed))
+            for name, digest, n, mean, failed, total in groups
+        )
 
     def delete_before(self, ended_before: float) -> int:
         """Delete what ended before that Unix time, in short transactions. Returns how many episodes went."""
@@ -226,22 +239,24 @@ class EpisodeStore:
 
 
 def _newest(rows: Iterable[Rows]) -> list[Rows]:
-    """One per session: the last, except that a failure does not replace a result. In a fixed order, so that two writers of
-    the same sessions wait for each other rather than deadlock."""
+    """One per session: the last, except that one without a return does not replace one with it.
+
+    In a fixed order, so that two writers of the same sessions wait for each other rather than deadlock.
+    """
     kept: dict[str, Rows] = {}
     for each in rows:
-        if not each.failed or each.session_id not in kept or kept[each.session_id].failed:
+        if each.has_return or each.session_id not in kept or not kept[each.session_id].has_return:
             kept[each.session_id] = each
     return [kept[session_id] for session_id in sorted(kept)]
 
 
 def _store(session: Session, rows: Sequence[Rows]) -> None:
-    known = select(Episode.session_id, Episode.id, Episode.failed).where(
+    known = select(Episode.session_id, Episode.id, Episode.episode_return).where(
         Episode.session_id.in_([each.session_id for each in rows])
     )
     present = {found.session_id: found for found in session.execute(known.with_for_update())}
-    results = {session_id for session_id, found in present.items() if not found.failed}
-    wanted = [each for each in rows if not (each.failed and each.session_id in results)]
+    results = {session_id for session_id, found in present.items() if found.episode_return is not None}
+    wanted = [each for each in rows if each.has_return or each.session_id not in results]
     replaced = [each for each in wanted if each.session_id in present]
     new = [each for each in wanted if each.session_id not in present]
 

@@ -42,8 +42,8 @@ class Rows:
         return cast(str, self.episode["session_id"])
 
     @property
-    def failed(self) -> bool:
-        return cast(bool, self.episode["failed"])
+    def has_return(self) -> bool:
+        return self.episode["episode_return"] is not None
 
 
 def to_rows(record: EpisodeRecord) -> Rows:
@@ -142,8 +142,8 @@ def _check(record: EpisodeRecord) -> None:
     for field, number in (*times, ("episode_return", record.episode_return)):
         if number is not None and not math.isfinite(number):
             raise InvalidRequestError(f"episode.{field}: must be a finite number, not {number}")
-    if (record.episode_return is None) != (record.error is not None):
-        raise InvalidRequestError("episode.episode_return: must be null exactly when error is set")
+    if record.error is not None and record.episode_return is not None:
+        raise InvalidRequestError("episode.episode_return: must be null when error is set")
     _check_trace(record.trace)
 
 

@@ -1,7 +1,8 @@
 """The store's asynchronous front: records are taken at once, written in batches by one thread, and reported when committed.
 
 Invariant: every record that ``submit`` took is pending until exactly one of its callbacks is called; at most the limits'
-records and bytes are pending, and what does not fit is not taken.
+records and bytes are pending, and what does not fit is not taken. A record that is offered again while it is pending takes no
+room.
 """
 
 from __future__ import annotations
@@ -60,12 +61,17 @@ class WriterStats:
 
 
 @dataclass(frozen=True, slots=True)
+class _Callbacks:
+    on_stored: Callable[[], None] | None
+    on_refused: Callable[[EnvhubError], None] | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Pending:
     record: EpisodeRecord
     size: int
     taken_at: float
-    on_stored: Callable[[], None] | None
-    on_refused: Callable[[EnvhubError], None] | None
+    callbacks: list[_Callbacks]
 
 
 class EpisodeWriter:
@@ -76,6 +82,7 @@ class EpisodeWriter:
         self._limits = limits or WriterLimits()
         self._clock = clock or SystemClock()
         self._queue: deque[_Pending] = deque()
+        self._newest: dict[str, _Pending] = {}  # by session, of those in the queue
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="episode-writer")
         self._writing = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -110,10 +117,17 @@ class EpisodeWriter:
         Later, in this loop, ``on_stored`` after the commit that holds it, or ``on_refused`` when it is malformed and no
         repetition would help.
         """
+        callbacks = _Callbacks(on_stored, on_refused)
+        known = self._newest.get(record.session_id)
+        if known is not None and known.record == record and not self._closed:
+            known.callbacks.append(callbacks)
+            return True
         size = len(record.trace)
         if not self.accepts or (self._queue and self._pending_bytes + size > self._limits.max_pending_bytes):
             return False
-        self._queue.append(_Pending(record, size, self._clock.now(), on_stored, on_refused))
+        pending = _Pending(record, size, self._clock.now(), [callbacks])
+        self._queue.append(pending)
+        self._newest[record.session_id] = pending
         self._pending_bytes += size
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="episode-writer")
@@ -249,19 +263,22 @@ class EpisodeWriter:
 
     def _settle(self, pending: _Pending, refusal: EnvhubError | None) -> None:
         session_id = pending.record.session_id
+        if self._newest[session_id] is pending:
+            del self._newest[session_id]
         if refusal is None:
             self._stored += 1
         else:
             self._refused += 1
             self._last_error = refusal.message
             log.warning("episode refused by the store", extra={"session_id": session_id, "error": refusal.message})
-        try:
-            if refusal is None and pending.on_stored is not None:
-                pending.on_stored()
-            elif refusal is not None and pending.on_refused is not None:
-                pending.on_refused(refusal)
-        except Exception:  # boundary: a callback's bug must not stop the writing of other episodes
-            log.exception("callback of a stored episode failed", extra={"session_id": session_id})
+        for each in pending.callbacks:
+            try:
+                if refusal is None and each.on_stored is not None:
+                    each.on_stored()
+                elif refusal is not None and each.on_refused is not None:
+                    each.on_refused(refusal)
+            except Exception:  # boundary: a callback's bug must not stop the writing of other episodes
+                log.exception("callback of a stored episode failed", extra={"session_id": session_id})
 
 
 def _log_crash(task: asyncio.Task[None]) -> None:

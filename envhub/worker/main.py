@@ -90,13 +90,17 @@ async def run(settings: Settings, *, parent: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     orphanage = asyncio.create_task(_until_orphaned(parent, clock, stopped), name="orphanage")
+    for link in links:
+        link.add_done_callback(lambda _: stopped.set())  # a worker without a link is of no use
     async with running(service):
         await stopped.wait()
         await _drain(service, clock, settings.drain_s)
     await _goodbye(service, clock, dialers)
     for task in (*links, orphanage):
         task.cancel()
-    await asyncio.gather(*links, orphanage, return_exceptions=True)
+    for outcome in await asyncio.gather(*links, orphanage, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 async def _until_orphaned(parent: int | None, clock: Clock, stopped: asyncio.Event) -> None:

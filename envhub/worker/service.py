@@ -13,7 +13,7 @@ from envhub import __version__, wire
 from envhub.core.clock import Clock
 from envhub.core.errors import EnvhubError, InternalError, InvalidRequestError
 from envhub.core.protocols import Environment
-from envhub.link.frames import PROTOCOL_VERSION, Frame, Hello
+from envhub.link.frames import PROTOCOL_VERSION, Failed, Frame, Hello
 from envhub.link.protocols import EventSink
 from envhub.worker.session import Abort, Answer
 from envhub.worker.table import SessionTable, TableSettings
@@ -66,6 +66,7 @@ class WorkerService:
             self.table.notes(),
             self.table.draining,
             self._labels,
+            self.failures,
         )
 
     async def handle(self, op: str, session: str, body: bytes) -> tuple[int, bytes]:
@@ -104,6 +105,7 @@ class WorkerService:
             except Exception as error:  # boundary: the reaper must outlive any one session's fault
                 log.exception("the reaper failed")
                 self.failures = [*self.failures[-9:], f"reaper: {type(error).__name__}: {error}"]
+                self._publish(Failed(self.failures))
 
     def _publish(self, frame: Frame) -> None:
         for sink in self._sinks:
@@ -139,7 +141,7 @@ class WorkerService:
         return Answer(200, wire.dumps(self.table.find(session).state()))
 
     async def _trace(self, session: str, body: bytes) -> Answer:
-        return Answer(200, self.table.find(session).trace())
+        return Answer(200, self.table.trace(session))
 
     async def _drain(self, session: str, body: bytes) -> Answer:
         self.table.drain()

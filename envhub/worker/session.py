@@ -35,6 +35,10 @@ from envhub.link.frames import SessionNote
 log = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 30.0
+_CANCEL_AGAIN_S = 5.0
+MAX_ANSWER_BYTES = 8 * 2**20
+MAX_TRACE_BYTES = 32 * 2**20
+"""A record must fit into one message of the link, with room for its other fields."""
 
 
 class Abort(StrEnum):
@@ -110,11 +114,13 @@ class Session:
         self._abort: tuple[Abort, str] | None = None
         self._running: asyncio.Task[Answer] | None = None
         self._running_since = 0.0
+        self._stepping = False
         self._last_message: Message | None = None
         self._last_answer: Answer | None = None
         self._started: Answer | None = None
         self._ending: asyncio.Task[None] | None = None
         self._steps: list[bytes] = []
+        self._trace_bytes = 0
         self._returns = 0.0
         self._terminated = self._truncated = False
         self._info: Mapping[str, JSON] = {}
@@ -139,7 +145,7 @@ class Session:
             wire.identity_to_json(spec.identity),
             dict(observation.info),
         )
-        self._started = Answer(200, wire.dumps(answer))
+        self._started = Answer(200, _bounded(wire.dumps(answer)))
         return self._started
 
     def started(self) -> Answer:
@@ -184,11 +190,18 @@ class Session:
         """End the session now, aborting a running call. Returns when the episode is closed; harmless when it already is."""
         if self._abort is None and not self.ended:
             self._abort = (abort, reason)
-            if self._running is not None:
-                self._running.cancel()  # a step that completes all the same is seen by `_play`
-            else:
+            if self._running is None:
                 self._ending = asyncio.create_task(self._end(self._aborted()))
+            else:
+                await self._interrupt(self._running)
         await self.wait_ended()
+
+    async def _interrupt(self, running: asyncio.Task[Answer]) -> None:
+        """Cancel the step, and again if it swallowed that; one that completes all the same is seen by `_play`."""
+        while not running.done():
+            if self._stepping:
+                running.cancel()
+            await asyncio.wait({running}, timeout=_CANCEL_AGAIN_S)
 
     async def wait_ended(self) -> None:
         """Return once an end that is under way is complete."""
@@ -307,45 +320,69 @@ class Session:
 
     async def _play(self, message: Message) -> Answer:
         started = self._clock.now()
-        outcome: StepResult | EnvhubError
-        try:
-            outcome = self._checked(await self._episode.step(message))
-        except asyncio.CancelledError:
-            if self._abort is None:
-                self._abort = (Abort.SHUTDOWN, "the worker is shutting down")
-            outcome = StepResult()
-        except EpisodeError as error:
-            outcome = error
-        except Exception as error:  # boundary: whatever else an environment raises is our failure
-            log.exception("environment %s failed", self.spec.task.environment)
-            outcome = EpisodeFailedError(f"{type(error).__name__}: {error}")
+        outcome = await self._step(message)
         if self._abort is not None and isinstance(outcome, StepResult) and not outcome.terminated:
             outcome = self._aborted(message)
-        if isinstance(outcome, StepResult):
-            answer = await self._advance(message, outcome, self._clock.now() - started)
+        played: tuple[StepResult, Answer] | EnvhubError = (
+            self._advance(message, outcome, self._clock.now() - started) if isinstance(outcome, StepResult) else outcome
+        )
+        if isinstance(played, EnvhubError):
+            await self._end(played)
+            answer = Answer.of(played)
         else:
-            await self._end(outcome)
-            answer = Answer.of(outcome)
+            result, answer = played
+            if result.done:
+                await self._end(result)
         self._last_answer = answer
         self._touched = self._clock.now()
         self._running = None
         return answer
 
-    async def _advance(self, message: Message, result: StepResult, seconds: float) -> Answer:
-        self.turn += 1
-        self._returns += result.reward
-        self._info = result.info or self._info
+    async def _step(self, message: Message) -> StepResult | EnvhubError:
+        if self._abort is not None:  # it came before this task's first moment
+            return StepResult()
+        self._stepping = True
+        try:
+            return self._checked(await self._episode.step(message))
+        except asyncio.CancelledError:
+            if self._abort is None:
+                self._abort = (Abort.SHUTDOWN, "the worker is shutting down")
+            return StepResult()
+        except EpisodeError as error:
+            return error
+        except Exception as error:  # boundary: whatever else an environment raises is our failure
+            log.exception("environment %s failed", self.spec.task.environment)
+            return EpisodeFailedError(f"{type(error).__name__}: {error}")
+        finally:
+            self._stepping = False
+
+    def _advance(self, message: Message, result: StepResult, seconds: float) -> tuple[StepResult, Answer] | EnvhubError:
+        """Count the turn: the result with the session's limits applied, and its answer."""
+        turn = self.turn + 1
         if not result.done:
-            if self.turn >= self.spec.limits.max_turns:
+            if turn >= self.spec.limits.max_turns:
                 result = wire.with_truncation(result, StopReason.TURN_LIMIT)
             elif self._clock.now() - self._opened > self.spec.limits.max_episode_s:
                 result = wire.with_truncation(result, StopReason.TIME_LIMIT)
-        body = wire.dumps(wire.step_to_wire(result, self.turn))
-        step = {"message": wire.message_to_json(message), "answer": msgspec.Raw(body), "seconds": round(seconds, 4)}
-        self._steps.append(wire.dumps(step))
-        if result.done:
-            await self._end(result)
-        return Answer(200, body)
+        try:
+            body = _bounded(wire.dumps(wire.step_to_wire(result, turn)))
+            info = _plain(result.info)
+        except Exception as error:  # boundary: what an environment gave may be of any type
+            log.exception("environment %s gave an answer that cannot be sent", self.spec.task.environment)
+            return EpisodeFailedError(f"the answer cannot be sent: {type(error).__name__}: {error}")
+        self.turn = turn
+        self._returns += result.reward
+        self._info = info or self._info
+        self._remember(message, body, seconds)
+        return result, Answer(200, body)
+
+    def _remember(self, message: Message, body: bytes, seconds: float) -> None:
+        record = {"message": wire.message_to_json(message), "answer": msgspec.Raw(body), "seconds": round(seconds, 4)}
+        step = wire.dumps(record)
+        if self._trace_bytes + len(step) > MAX_TRACE_BYTES:
+            step = wire.dumps({"omitted_bytes": len(step)})
+        self._trace_bytes += len(step)
+        self._steps.append(step)
 
     def _checked(self, result: StepResult) -> StepResult:
         low, high = self.spec.reward_range
@@ -353,9 +390,8 @@ class Session:
             raise EpisodeFailedError(f"the environment gave reward {result.reward}, outside [{low:g}, {high:g}]")
         if result.truncated:
             raise EpisodeFailedError("the environment set truncated, which belongs to the session")
-        if result.terminated and result.stop_reason is None:
-            return replace(result, stop_reason=StopReason.COMPLETED)
-        return result
+        reason = result.stop_reason or (StopReason.COMPLETED if result.terminated else None)
+        return replace(result, reward=float(result.reward), stop_reason=reason)
 
     def _aborted(self, message: Message | None = None) -> StepResult | EnvhubError:
         """What an end from outside comes to: only the agent's own time limit is an outcome."""
@@ -395,6 +431,21 @@ class Session:
         if not self.ended or self.error is not None or self.stop_reason is StopReason.CANCELLED:
             return None
         return self._returns
+
+
+def _bounded(body: bytes) -> bytes:
+    if len(body) > MAX_ANSWER_BYTES:
+        raise EpisodeFailedError(f"the environment's answer has {len(body)} bytes; at most {MAX_ANSWER_BYTES} are sent")
+    return body
+
+
+def _plain(info: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Built-in types only, no larger than the link can carry. Raises what the encoders raise."""
+    if not info:
+        return info
+    plain: Mapping[str, JSON] = msgspec.json.decode(wire.dumps(dict(info)))
+    msgspec.msgpack.encode(plain)
+    return plain
 
 
 class _Buried:

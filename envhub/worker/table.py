@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from envhub import wire
 from envhub.core.clock import Clock
 from envhub.core.errors import (
@@ -101,7 +103,7 @@ class SessionTable:
         if (known := self._live.get(session_id)) is not None:
             return known.started()
         if (under_way := self._opening.get(session_id)) is not None:
-            return await asyncio.shield(under_way.task)
+            return await self._join(under_way)
         if session_id in self._dead.sessions:
             return self._dead.sessions[session_id][2].started()
         if request.request_key is not None and (twin := self._by_key.get(request.request_key)) is not None:
@@ -110,6 +112,10 @@ class SessionTable:
         environment, spec = self._resolve(session_id, request)
         opening = _Opening(asyncio.create_task(self._open(environment, spec)), self._clock.now())
         self._opening[session_id] = opening
+        opening.task.add_done_callback(lambda _: self._opening.pop(session_id, None))
+        return await self._join(opening)
+
+    async def _join(self, opening: _Opening) -> Answer:
         try:
             return await asyncio.shield(opening.task)
         except asyncio.CancelledError:
@@ -182,10 +188,9 @@ class SessionTable:
             self._live[spec.session_id] = session
             if spec.request_key is not None:
                 self._by_key[spec.request_key] = session
+            del self._opening[spec.session_id]
             self._emit(Opened(session.note()))
             return answer
-        finally:
-            del self._opening[spec.session_id]
 
     # --- finding and ending -----------------------------------------------------------------------------------------
 
@@ -234,12 +239,9 @@ class SessionTable:
     async def shutdown(self) -> None:
         """End every session and close the environments."""
         self._stopping = True
-        for opening in list(self._opening.values()):
-            opening.task.cancel()
-        for session in list(self._live.values()):
-            self._end_later(session, Abort.SHUTDOWN, "the worker is shutting down")
-        waiting = [each.task for each in self._opening.values()] + list(self._endings)
-        if waiting:
+        while waiting := [each.task for each in self._opening.values()] + self._end_all():
+            for opening in self._opening.values():
+                opening.task.cancel()
             await asyncio.wait(waiting)
         for environment in self.environments.values():
             await close_quietly(environment.close)
@@ -248,10 +250,20 @@ class SessionTable:
         self.draining = draining
         self._emit(Draining(draining))
 
+    def _end_all(self) -> list[asyncio.Task[None]]:
+        for session in list(self._live.values()):
+            self._end_later(session, Abort.SHUTDOWN, "the worker is shutting down")
+        return list(self._endings)
+
     def _end_later(self, session: Session, abort: Abort, reason: str) -> None:
         task = asyncio.create_task(session.cancel(abort, reason))
         self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        task.add_done_callback(self._ending_done)
+
+    def _ending_done(self, task: asyncio.Task[None]) -> None:
+        self._endings.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("a session did not end: %s: %s", type(failure).__name__, failure, exc_info=failure)
 
     def _ended(self, session: Session) -> None:
         session_id = session.spec.session_id
@@ -287,6 +299,14 @@ class SessionTable:
         if finished is not None:
             self._unstored_bytes -= len(finished.record.trace)
 
+    def trace(self, session_id: str) -> bytes:
+        """Of a live session, or of a finished one that is not stored yet. Raises SessionNotFoundError for one that is."""
+        if (finished := self._unstored.get(session_id)) is not None:
+            return finished.record.trace
+        if (session := self._live.get(session_id)) is not None:
+            return session.trace()
+        raise SessionNotFoundError(f"no live session is named {session_id!r} here")
+
     def notes(self) -> list[SessionNote]:
         return [session.note() for session in self._live.values()]
 
@@ -303,6 +323,10 @@ def _options(
     info: EnvironmentInfo, asked: Mapping[str, JSON], max_step_s: float
 ) -> tuple[dict[str, JSON], SessionLimits]:
     """The environment's options with defaults filled in, and the session's limits. Raises InvalidRequestError."""
+    try:
+        msgspec.msgpack.encode(asked)
+    except OverflowError as error:
+        raise InvalidRequestError(f"options: a number is too large: {error}") from None
     limits: dict[str, JSON] = {"max_turns": info.max_turns, "max_episode_s": info.max_episode_s}
     options = dict(info.options)
     for name, value in asked.items():

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from rows import ONE, TWO, cancelled, failed, graded
+from result_rows import ONE, TWO, cancelled, failed, graded
 
 from envhub.bench.plan import Plan, Target
 from envhub.bench.plots import histogram

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rows import ONE, failed, graded
+from result_rows import ONE, failed, graded
 
 from envhub.bench.plan import Plan, PlanError, Target
 from envhub.bench.results import ResultsFolder

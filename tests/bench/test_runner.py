@@ -195,7 +195,7 @@ async def test_a_model_that_is_out_of_context_has_earned_nothing(tmp_path: Path)
     [
         (failed(500, "oops"), "model_http_500"),
         (failed(400, "bad"), "model_http_400"),
-        (Reply(200, "{}"), "model_http_200"),
+        (Reply(200, "{}"), "model_error"),
     ],
 )
 async def test_a_broken_endpoint_is_an_error_and_not_a_zero(tmp_path: Path, reply: Reply, code: str) -> None:

@@ -4,7 +4,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 
 import pytest
-from rows import ONE, TWO, cancelled, failed, graded
+from result_rows import ONE, TWO, cancelled, failed, graded
 
 from envhub.bench.summary import mixed_identities, pass_at_k, summarize, wilson
 from envhub.bench.wording import HEADINGS, cells

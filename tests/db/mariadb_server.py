@@ -6,19 +6,32 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pymysql
 import pytest
 
 START_S = 30.0
+COMMON_OPTIONS = (
+    "--no-defaults",
+    "--skip-name-resolve",
+    "--skip-symbolic-links",
+    "--innodb-log-file-size=16M",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-flush-log-at-trx-commit=0",
+    *(("--user=root",) if os.geteuid() == 0 else ()),
+)
 
 
 class MariaDBServer:
@@ -31,15 +44,8 @@ class MariaDBServer:
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._options = [
-            "--no-defaults",
+            *COMMON_OPTIONS,
             f"--datadir={self._data}",
-            "--skip-name-resolve",
-            "--innodb-log-file-size=16M",
-            "--innodb-buffer-pool-size=64M",
-            "--innodb-flush-log-at-trx-commit=0",
-            *(["--user=root"] if os.geteuid() == 0 else []),
-        ]
-        self._server_options = [
             f"--socket={self.socket}",
             "--bind-address=127.0.0.1",
             f"--port={self.port}",
@@ -54,8 +60,7 @@ class MariaDBServer:
         return f"mysql://root@127.0.0.1:{self.port}"
 
     def install(self) -> None:
-        command = ["mariadb-install-db", *self._options, "--auth-root-authentication-method=normal", "--skip-test-db"]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        shutil.copytree(_installed(), self._data)
 
     def start(self) -> None:
         """Returns once the server answers."""
@@ -74,7 +79,7 @@ class MariaDBServer:
         """Returns at once; the server begins to answer some time later."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [_mariadbd(), *self._options, *self._server_options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [_mariadbd(), *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def kill(self) -> None:
@@ -83,6 +88,15 @@ class MariaDBServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> None:
+        """It keeps its connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
         self.kill()
@@ -132,6 +146,16 @@ def need_mariadb() -> None:
     if "mysql" in os.environ.get("ENVHUB_REQUIRE", ""):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@cache
+def _installed() -> Path:
+    """A fresh data folder, made once in a process and copied for every server."""
+    folder = Path(tempfile.mkdtemp(prefix="envhub-mariadb-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options = [*COMMON_OPTIONS, f"--datadir={folder}", "--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(["mariadb-install-db", *options], check=True, capture_output=True, timeout=120)
+    return folder
 
 
 def _mariadbd() -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from envhub.envs.db import judge
 from envhub.envs.db.database import Column, Table
-from envhub.envs.db.judge_agentbench import answers_match, clean, table_digest
+from envhub.envs.db.judge_agentbench import answers_match, clean, table_digest, tables_digest
 from envhub.envs.db.tasks import Rows, State, typed
 
 B002 = [
@@ -130,6 +130,14 @@ def test_digest_ignores_row_order_null_places_and_the_separator() -> None:
         [("4", "5", "6"), ("1", "2", "3")], 3, 1024
     )
     assert table_digest([("1", "2", "3")], 3, 1024) != table_digest([("1.0", "2", "3")], 3, 1024)
+
+
+def test_digests_of_several_tables_are_sorted_and_joined() -> None:
+    one = (Table("t", COLUMNS, ()), [("1", "2", "3")])
+    other = (Table("u", COLUMNS, ()), [("4", "5", "6")])
+    assert tables_digest([one, other]) == tables_digest([other, one])
+    assert tables_digest([one, other]).split("_") == sorted([tables_digest([one]), tables_digest([other])])
+    assert tables_digest([(Table("t", COLUMNS, ()), [])]) == "None"
 
 
 @pytest.mark.parametrize("cap", [1024, 1_048_576])

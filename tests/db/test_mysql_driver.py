@@ -526,6 +526,19 @@ async def test_a_statement_over_the_servers_packet_size_is_an_error(database: My
         "SHOW ENGINE INNODB STATUS",
         "SHOW BINARY LOGS",
         "CHANGE MASTER TO MASTER_HOST = 'x'",
+        "SHOW CREATE DATABASE {other}",
+        "SHOW TABLES FROM {other}",
+        "EXPLAIN SELECT * FROM {other}.people",
+        "SHOW EXPLAIN FOR {connection}",
+        "EXPLAIN FOR CONNECTION {connection}",
+        "ALTER DATABASE {other} CHARACTER SET latin1",
+        "RENAME TABLE people TO {other}.stolen",
+        "CREATE VIEW v AS SELECT * FROM {other}.people",
+        "CREATE DEFINER = 'root'@'localhost' VIEW v AS SELECT * FROM mysql.user",
+        "CREATE TABLE m (a INT) ENGINE = MERGE UNION = ({other}.people)",
+        "CREATE TABLE f (a INT) ENGINE = FEDERATED CONNECTION = 'mysql://root@127.0.0.1/mysql/user'",
+        "SET SESSION sql_log_bin = 0",
+        "SET ROLE ALL_OF_THEM",
     ],
 )
 async def test_an_agent_cannot_reach_beyond_its_database_d2(driver: MysqlDriver, server: Server, sql: str) -> None:
@@ -841,6 +854,24 @@ async def test_a_server_killed_mid_episode_fails_it_and_the_next_open_works_b034
     assert Server(private.url).leftovers("w") == set()
 
 
+async def test_a_frozen_server_hangs_nobody(private: MariaDBServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envhub.envs.db.mysql.connection.COMMAND_S", 0.3)
+    monkeypatch.setattr("envhub.envs.db.mysql.connection.CONNECT_S", 0.3)
+    monkeypatch.setattr("envhub.envs.db.mysql.database.KILL_GRACE_S", 0.3)
+    driver = MysqlDriver(private.url, owner="w", pool_min=1)
+    database = await driver.open([PEOPLE], limits=QUICK)
+    private.freeze()
+    async with asyncio.timeout(10):
+        with pytest.raises(EpisodeFailedError):
+            await database.execute("SELECT 1")
+        with pytest.raises(UnavailableError):
+            await driver.open([PEOPLE])
+    private.thaw()
+    await assert_usable(await driver.open([PEOPLE]))
+    await driver.close()
+    assert Server(private.url).leftovers("w") == set()
+
+
 async def test_a_restart_between_two_statements_fails_the_episode_b034(private: MariaDBServer) -> None:
     driver = MysqlDriver(private.url, owner="w", pool_min=0)
     database = await driver.open([PEOPLE])
@@ -922,6 +953,27 @@ async def test_what_every_user_of_the_server_may_do_is_closed_or_refused_d2(priv
         await driver.open([PEOPLE])
     await driver.close()
     assert server.leftovers("w") == set()
+
+
+async def test_table_files_stay_in_the_servers_folder(private: MariaDBServer, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    driver = MysqlDriver(private.url, owner="w", pool_min=0)
+    database = await driver.open([PEOPLE])
+    for engine in ("InnoDB", "MyISAM", "Aria"):
+        await database.execute(f"CREATE TABLE {engine} (a INT) ENGINE = {engine} DATA DIRECTORY = '{outside}'")
+    assert list(outside.iterdir()) == []
+    await driver.close()
+
+
+@pytest.mark.parametrize("private", [("--symbolic-links",)], indirect=True)
+async def test_a_server_that_would_write_outside_its_folder_is_reported(
+    private: MariaDBServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = MysqlDriver(private.url, owner="w")
+    await driver.start()
+    await driver.close()
+    assert "skip-symbolic-links" in caplog.text
 
 
 async def test_a_socket_and_a_password_file_work_too(private: MariaDBServer, tmp_path: Path) -> None:

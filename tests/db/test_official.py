@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from envhub.core.errors import EpisodeError, TaskUnusableError
 from envhub.envs.db import judge
-from envhub.envs.db.database import DatabaseDriver, QueryLimits
+from envhub.envs.db.database import Column, DatabaseDriver, QueryLimits, QueryResult, Table
 from envhub.envs.db.official import decode_item, lint, lint_on, literals, load_official
-from envhub.envs.db.tasks import Rows, State, TaskSet
+from envhub.envs.db.tasks import DBTask, Rows, State, TaskSet
 
 SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FOLDER = SHARED / "data/agentbench/data/dbbench"
@@ -39,16 +39,11 @@ def tasks(request: pytest.FixtureRequest) -> TaskSet:
 @pytest.fixture(params=["sqlite", pytest.param("mysql", marks=pytest.mark.mysql)])
 async def driver(request: pytest.FixtureRequest) -> AsyncIterator[DatabaseDriver]:
     if request.param == "sqlite":
-        sqlite = pytest.importorskip("envhub.envs.db.sqlite.driver", reason="the sqlite driver is not installed")
+        sqlite = pytest.importorskip("envhub.envs.db.sqlite.driver")
         made: DatabaseDriver = sqlite.SqliteDriver()
     else:
-        url = os.environ.get("ENVHUB_MYSQL_URL")
-        if not url:
-            if "mysql" in REQUIRED:
-                pytest.fail("ENVHUB_MYSQL_URL is not set")
-            pytest.skip("ENVHUB_MYSQL_URL names no server")
-        mysql = pytest.importorskip("envhub.envs.db.mysql.driver", reason="the mysql driver is not installed")
-        made = mysql.MysqlDriver(url, owner="test-official")
+        mysql = pytest.importorskip("envhub.envs.db.mysql.driver")
+        made = mysql.MysqlDriver(request.getfixturevalue("mysql_url"), owner="test-official")
     yield made
     await made.close()
 
@@ -176,7 +171,7 @@ def test_line_that_is_no_item_is_named(tmp_path: Path, line: str, message: str) 
     ("changes", "problem", "usable"),
     [
         ({"label": []}, "label is empty", False),
-        ({"label": [], "type": ["INSERT"]}, "without a gold statement", False),
+        ({"label": [], "type": ["INSERT"]}, "neither expected tables nor a gold", False),
         (
             {"table": {"table_name": "t", "table_info": {"columns": [{"name": ""}], "rows": []}}},
             "not a valid name",
@@ -203,6 +198,13 @@ def test_defect_is_found_from_the_item(tmp_path: Path, changes: dict[str, object
     assert [(problem in defect.problem, defect.usable) for defect in found] == [(True, usable)]
 
 
+def test_modification_with_stored_tables_needs_no_gold_statement() -> None:
+    table = Table("t", (Column("a"),), (("1",),))
+    task = DBTask("x", "Q", "DELETE", (table,), State((Table("t", table.columns, ()),)))
+    tasks = TaskSet("x", 1, lambda index: task, dataset_hash="")
+    assert list(lint(tasks, environment="db", split="x")) == []
+
+
 def test_duplicate_is_found(tmp_path: Path) -> None:
     tasks = load_official(write_items(tmp_path / "x.jsonl", item(), item()))
     assert [defect.problem for defect in lint(tasks, environment="db", split="x")] == [
@@ -211,8 +213,34 @@ def test_duplicate_is_found(tmp_path: Path) -> None:
 
 
 def test_literals_of_a_statement() -> None:
-    sql = "UPDATE `t 1` SET a2='it''s', b=\"x\\\"y\", c = -2.5, `9` = 'n' WHERE d > 10"
+    sql = "UPDATE `t 1` SET a2='it''s', `it's`=\"x\\\"y\", c = -2.5, `9` = 'n' WHERE d > 10"
     assert literals(sql) == ["it's", 'x"y', "-2.5", "n", "10"]
+
+
+class StubbornDriver:
+    """Its databases never change."""
+
+    name = "stubborn"
+
+    async def open(self, tables: Sequence[Table], *, limits: object = None) -> StubbornDriver:
+        self.tables = tables
+        return self
+
+    async def execute(self, sql: str) -> QueryResult:
+        return QueryResult("error", message="refused") if "refused" in sql else QueryResult("done")
+
+    async def dump(self) -> Mapping[str, Sequence[tuple[object, ...]]]:
+        return {table.name: table.rows for table in self.tables}
+
+    async def close(self) -> None: ...
+
+
+async def test_engine_lint_finds_gold_that_does_nothing_or_is_refused(tmp_path: Path) -> None:
+    items = [item(type=["INSERT"], label=[sql], answer_md5="[('x',)]") for sql in ("INSERT ...", "refused")]
+    tasks = load_official(write_items(tmp_path / "x.jsonl", *items, item()))
+    found = await lint_on(StubbornDriver(), tasks, environment="db", split="x")
+    assert [(defect.task.index, defect.usable) for defect in found] == [(0, True), (1, False)]
+    assert "changes nothing" in found[0].problem and "refused" in found[1].problem
 
 
 class BrokenDriver:

@@ -118,6 +118,7 @@ def test_dataset_is_read_back_with_shared_tables(tmp_path: Path) -> None:
 def test_same_tasks_give_the_same_bytes_and_hash(tmp_path: Path) -> None:
     write(tmp_path / "a")
     write(tmp_path / "b")
+    assert (tmp_path / "a/train.jsonl.gz").read_bytes()[3:8] == bytes(5), "neither a name nor a time stamp"
     assert (tmp_path / "a/train.jsonl.gz").read_bytes() == (tmp_path / "b/train.jsonl.gz").read_bytes()
     assert load_split(tmp_path / "a", "train").dataset_hash == load_split(tmp_path / "b", "train").dataset_hash
     assert load_split(tmp_path / "a", "train").dataset_hash != load_split(tmp_path / "a", "dev").dataset_hash

@@ -202,7 +202,7 @@ def test_idle_sessions_are_renewed(obedient: Obedient, monkeypatch: pytest.Monke
     seats.close()
 
 
-def test_a_failure_of_ours_raises_and_reset_plays_on(place: Place) -> None:
+def test_b015_a_failure_of_ours_raises_and_reset_plays_on(place: Place) -> None:
     env = HubEnv(**place.seat())
     env.reset(seed=1)
     with pytest.raises(EpisodeError, match="told to break"):
@@ -240,6 +240,16 @@ def test_close_frees_the_session_and_may_be_repeated(place: Place) -> None:
     with pytest.raises(RuntimeError, match="closed"):
         env.reset()
     assert not place.obedient.closed  # its owner closes it
+
+
+def test_closing_one_of_two_frees_its_session_alone(place: Place) -> None:
+    one, other = HubEnv(**place.seat()), HubEnv(**place.seat())
+    one.reset()
+    other.reset()
+    one.close()
+    assert place.obedient.n_open == 1
+    assert other.step(say("end 1"))[1] == 1.0
+    other.close()
 
 
 def test_a_forgotten_environment_gives_its_session_back(place: Place) -> None:

@@ -31,7 +31,8 @@ ODD_TEXTS = ["", "数据库 查询", "a\nb\r\n\t", "nul\x00nul", "\ud800 lone", 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:8]))
 def test_any_text_is_contained(text: str) -> None:
     assert text in Unicode()
-    assert {"content": text, "tool_calls": ({"name": text, "arguments": text},)} in action_space()
+    action: Any = {"content": text, "tool_calls": ({"name": text, "arguments": text},)}
+    assert action in action_space()
 
 
 def test_a_text_longer_than_the_limit_is_not_contained() -> None:

@@ -135,7 +135,7 @@ def test_disabled_refuses_to_step_an_ended_slot(obedient: Obedient) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-def test_a_failing_slot_raises_with_the_answers_of_the_others(place: Place, mode: AutoresetMode) -> None:
+def test_b015_a_failing_slot_raises_with_the_answers_of_the_others(place: Place, mode: AutoresetMode) -> None:
     envs = HubVectorEnv(3, **place.seat(), autoreset_mode=mode)
     envs.reset(seed=1)
     with pytest.raises(VectorEpisodeError, match="1 slots failed, slot 1") as caught:

@@ -82,7 +82,9 @@ def test_sampled_text_is_a_valid_action() -> None:
     env = TextActions(HubEnv("calculator"))
     env.action_space.seed(1)
     env.reset(seed=1)
-    env.step(env.action_space.sample())
+    text = env.action_space.sample()
+    assert isinstance(text, str)
+    env.step(text)
     env.close()
 
 

@@ -95,6 +95,15 @@ def make_failure(make_record: MakeRecord) -> MakeRecord:
 
 
 @pytest.fixture(scope="session")
+def make_cancelled(make_record: MakeRecord) -> MakeRecord:
+    def make(number: int = 0, **changes: Any) -> EpisodeRecord:
+        cancelled = {"episode_return": None, "terminated": False, "stop_reason": StopReason.CANCELLED}
+        return make_record(number, **(cancelled | changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def mysql_server() -> URL:
     """A server on which databases may be made; ENVHUB_MYSQL_URL names it."""
     url = os.environ.get("ENVHUB_MYSQL_URL")

@@ -77,10 +77,25 @@ def test_text_of_agents_can_neither_control_the_terminal_nor_use_markup(
 
 
 def test_show_prints_the_conversation(memory: EpisodeStore, console: Console, make_record: Any) -> None:
-    memory.put([make_record(1), make_record(2, trace=dumps({"messages": [{"role": "tool", "content": "y" * 9000}]}))])
+    call = {"id": "1", "type": "function", "function": {"name": "submit", "arguments": '{"x": 1}'}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    step = {"message": said, "answer": {"messages": [{"role": "tool", "content": "well done"}]}, "seconds": 0.1}
+    trace = {"messages": [{"role": "user", "content": "你好 😀"}], "steps": [step, {"omitted_bytes": 12345}]}
+    long = {"messages": [{"role": "tool", "content": "y" * 9000}]}
+    memory.put([make_record(1, trace=dumps(trace)), make_record(2, trace=dumps(long))])
     show_episode(memory, "w1-1", console)
-    assert "[user]" in printed(console)
-    assert "你好 😀" in printed(console)
+    shown = [
+        "[user]",
+        "你好 😀",
+        "[assistant]",
+        '-> submit({"x": 1})',
+        "[tool]",
+        "well done",
+        "[omitted]",
+        "12345 bytes",
+    ]
+    places = [printed(console).index(each) for each in shown]
+    assert places == sorted(places)
     show_episode(memory, "w1-2", console)
     assert "(9000 characters)" in printed(console)
     with pytest.raises(SessionNotFoundError, match="nobody"):

@@ -25,9 +25,12 @@ def sessions(store: EpisodeStore, where: EpisodeFilter = episodes.ALL) -> set[st
     return {each.session_id for each in store.find(where, limit=1000).episodes}
 
 
-def test_record_comes_back_as_it_was(store: EpisodeStore, make_record: Any, make_failure: Any) -> None:
-    result, failure = make_record(1), make_failure(2, reason="broke \u0000 你好 😀")
-    store.put([result, failure])
+def test_record_comes_back_as_it_was(
+    store: EpisodeStore, make_record: Any, make_failure: Any, make_cancelled: Any
+) -> None:
+    result, failure, cancelled = make_record(1), make_failure(2, reason="broke \u0000 你好 😀"), make_cancelled(3)
+    store.put([result, failure, cancelled])
+    assert store.get("w1-3") == cancelled
     assert store.get("w1-1") == result
     assert store.get("w1-2") == failure
     assert store.get("nobody") is None
@@ -52,11 +55,16 @@ def test_repeated_record_is_stored_once_and_the_last_counts(store: EpisodeStore,
     assert [each.cursor for each in store.find().episodes] == [each.cursor for each in before]
 
 
-def test_failure_never_replaces_a_result(store: EpisodeStore, make_record: Any, make_failure: Any) -> None:
+def test_failure_or_cancellation_never_replaces_a_result(
+    store: EpisodeStore, make_record: Any, make_failure: Any, make_cancelled: Any
+) -> None:
     store.put([make_failure(1)])
+    store.put([make_cancelled(1)])
+    assert store.get("w1-1") == make_cancelled(1)
     store.put([make_record(1)])
     store.put([make_failure(1)])
-    store.put([make_record(2), make_failure(2)])
+    store.put([make_cancelled(1)])
+    store.put([make_record(2), make_failure(2), make_cancelled(2)])
     assert store.get("w1-1") == make_record(1)
     assert store.get("w1-2") == make_record(2)
 
@@ -73,7 +81,6 @@ def test_one_bad_record_keeps_the_whole_call_out(store: EpisodeStore, make_recor
         ({"episode_return": math.nan}, "episode_return"),
         ({"episode_return": math.inf}, "episode_return"),
         ({"ended_at": math.nan}, "ended_at"),
-        ({"episode_return": None}, "episode_return"),
         ({"error": {"code": "x"}}, "episode_return"),
         ({"seed": 2**63}, "seed"),
         ({"session_id": "é" * 128}, "session_id"),
@@ -167,11 +174,14 @@ def test_pages_cover_everything_once_newest_first(store: EpisodeStore, make_reco
     assert store.find(limit=25).next is None
 
 
-def test_summary_keeps_identities_and_errors_apart(store: EpisodeStore, make_record: Any, make_failure: Any) -> None:
+def test_summary_keeps_identities_errors_and_cancellations_apart(
+    store: EpisodeStore, make_record: Any, make_failure: Any, make_cancelled: Any
+) -> None:
     store.put([make_record(1, episode_return=1.0), make_record(2, episode_return=0.0), make_failure(3)])
     store.put([make_record(4, identity={"digest": "other"}, episode_return=0.5), make_failure(5, identity={})])
-    groups = [(each.identity_digest, each.n, each.mean_return, each.errors) for each in store.summary()]
-    assert groups == [("", 0, None, 1), ("0123456789ab", 2, 0.5, 1), ("other", 1, 0.5, 0)]
+    store.put([make_cancelled(6), make_cancelled(7)])
+    groups = [(each.identity_digest, each.n, each.mean_return, each.errors, each.cancelled) for each in store.summary()]
+    assert groups == [("", 0, None, 1, 0), ("0123456789ab", 2, 0.5, 1, 2), ("other", 1, 0.5, 0, 0)]
     assert [each.n for each in store.summary(EpisodeFilter(state="error"))] == [0, 0]
 
 
@@ -294,7 +304,9 @@ results = st.fixed_dictionaries(
         "trace": json_objects.map(dumps),
     }
 )
-outcomes = st.fixed_dictionaries({"episode_return": st.none(), "error": json_objects}) | st.just({})
+outcomes: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"episode_return": st.none(), "error": st.none() | json_objects}
+) | st.just({})
 records = st.builds(lambda result, outcome: EpisodeRecord(**(result | outcome)), results, outcomes)
 
 

@@ -161,6 +161,27 @@ async def test_back_off_is_bounded_and_starts_small_again(sink: Any, clock: Any,
         await until(lambda: writer.stats.failed_writes == failed + 2)
 
 
+async def test_record_offered_again_while_pending_takes_no_room_and_every_offer_is_acked(
+    sink: Any, clock: Any, make_record: Any
+) -> None:
+    sink.error = UnavailableError("no database")
+    acked: list[str] = []
+    async with writing(sink, clock, max_pending=2) as writer:
+        assert writer.submit(make_record(1), lambda: acked.append("first"))
+        assert writer.submit(make_record(1), lambda: acked.append("again"))
+        assert writer.submit(make_record(1, episode_return=0.5), lambda: acked.append("changed"))
+        assert not writer.submit(make_record(1), lambda: acked.append("back"))
+        assert writer.submit(make_record(1, episode_return=0.5), lambda: acked.append("changed again"))
+        assert writer.stats.pending == 2
+        sink.error = None
+        await writer.flush()
+        assert acked == ["first", "again", "changed", "changed again"]
+        assert writer.submit(make_record(1), lambda: acked.append("later"))
+        await writer.flush()
+    assert acked[-1] == "later"
+    assert sink.stored == [1, 1, 1]
+
+
 async def test_flush_tries_within_a_back_off_and_ends_it(sink: Any, clock: Any, make_record: Any) -> None:
     sink.error = UnavailableError("no database")
     async with writing(sink, clock, batch=1) as writer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
 from typing import Literal
 
 from model import Field, Row, Value
@@ -131,6 +132,13 @@ def clear_best(
     if abs(order[place - 1][0] - order[place][0]) <= gap:
         return None
     return order[place - 1][1]
+
+
+def alphabetical(values: Iterable[Value]) -> list[str] | None:
+    """In alphabetical order, whatever a collation makes of signs; None when that order hangs on signs alone."""
+    order = sorted(map(str, values), key=str.casefold)
+    letters = ["".join(filter(str.isalnum, value.casefold())) for value in order]
+    return order if all(a < b for a, b in pairwise(letters)) else None
 
 
 def grouped(rows: Iterable[Row], name: str) -> dict[Value, list[Row]]:

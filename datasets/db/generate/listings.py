@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drafts import NUMBER_WORDS, Draft, grouped, listing, single, template
+from drafts import NUMBER_WORDS, Draft, alphabetical, grouped, listing, single, template
 from model import literal, text
 from selection import Scope
 
@@ -48,8 +48,8 @@ def distinct_values(scope: Scope) -> Draft | None:
     sel = entity and f and scope.select(entity, 1, avoid=(f.name,), at_least=3, share=0.5)
     if not entity or not f or not sel:
         return None
-    values = sorted(grouped(sel.rows, f.name), key=lambda v: str(v).casefold())
-    if not 2 <= len(values) <= 6 or len(values) == len(grouped(scope.rows(entity), f.name)):
+    values = alphabetical(grouped(sel.rows, f.name))
+    if not values or not 2 <= len(values) <= 6 or len(values) == len(grouped(scope.rows(entity), f.name)):
         return None
     question = scope.pick(
         f"Which different {f.nouns} occur among the {sel.many}? List each once, in alphabetical order.",
@@ -167,8 +167,8 @@ def table_by_group(scope: Scope) -> Draft | None:
         return None
     groups = {str(k): len(g) for k, g in grouped(sel.rows, by.name).items()}
     n = scope.rng.choice((1, 1, 2, 3))
-    shown = sorted(((k, size) for k, size in groups.items() if size >= n), key=lambda pair: pair[0].casefold())
-    if not 2 <= len(shown) <= 6:
+    shown = alphabetical(k for k, size in groups.items() if size >= n)
+    if not shown or not 2 <= len(shown) <= 6:
         return None
     only = f" Leave out groups of fewer than {n}." if n > 1 else ""
     question = (
@@ -181,7 +181,7 @@ def table_by_group(scope: Scope) -> Draft | None:
     having = f" HAVING COUNT(*) >= {n}" if n > 1 else ""
     sql = f"SELECT {column}, COUNT(*) {sel.source.sql}{sel.where()} GROUP BY {column}{having} ORDER BY {column}"
     tags = {"two-columns", "group", *({"having"} if n > 1 else ()), *sel.tags}
-    return Draft(question, (sql,), frozenset(tags), tuple(shown), ordered=True)
+    return Draft(question, (sql,), frozenset(tags), tuple((k, groups[k]) for k in shown), ordered=True)
 
 
 @template("other", "medium", 4)

@@ -8,6 +8,7 @@ from drafts import (
     NUMBER_WORDS,
     ORDINALS,
     Draft,
+    alphabetical,
     clear_best,
     extremes,
     grouped,
@@ -192,12 +193,12 @@ def parent_with_highest_total(scope: Scope) -> Draft | None:
         return None
     joined = sel.source.join(child.name, ref, parent)
     side = "highest" if highest else "lowest"
+    counted = f"if only {sel.many} are counted" if sel.clauses else f"over all {sel.many} linked to it"
     only = "" if highest else f" Consider only {parent.many} that {ref.have} at least one such {child.one}."
     question = scope.pick(
         f"Add up the {f.noun} of all {sel.many} for each {parent.one}. Which {parent.one} comes out {side}? "
         f"Give the {parent.label.noun}.",
-        f"Which {parent.one} has the {side} total {f.noun} over all {sel.many} linked to it? Answer with the "
-        f"{parent.label.noun}.",
+        f"Which {parent.one} has the {side} total {f.noun} {counted}? Answer with the {parent.label.noun}.",
     )
     sql = (
         f"SELECT {joined}.{parent.label.name} {sel.source.sql}{sel.where()} GROUP BY {joined}.{parent.key.name}"
@@ -286,15 +287,17 @@ def best_of_each_group(scope: Scope) -> Draft | None:
     if not by or not f:
         return None
     groups = {k: [r for r in g if r[f.name] is not None] for k, g in grouped(scope.rows(entity), by.name).items()}
+    order = alphabetical(groups)
+    if not order:
+        return None
     winners: list[Row] = []
-    for group in groups.values():
+    for group in (groups[value] for value in order):
         best = clear_best([(Decimal(str(r[f.name])), r[entity.label.name]) for r in group], highest=True)
         if best is None:
             return None
         winners.append(next(r for r in group if r[entity.label.name] == best))
     if not 3 <= len(winners) <= 7:
         return None
-    winners.sort(key=lambda r: str(r[by.name]).casefold())
     question = scope.pick(
         f"For every {by.noun}, find the {entity.one} with the highest {f.noun}. List the {entity.label.nouns} "
         f"of these {entity.many}, "

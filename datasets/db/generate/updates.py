@@ -234,7 +234,7 @@ def clear_cells(scope: Scope) -> Draft | None:
 @template("UPDATE", "medium", 3)
 def postpone(scope: Scope) -> Draft | None:
     entity = scope.entity(lambda e: e.having("date"))
-    f = entity and scope.field(entity, lambda f: f.role == "date")
+    f = entity and scope.field(entity, lambda f: f.role == "date" and "birth" not in f.noun)
     sel = entity and f and scope.select(entity, 1, avoid=(f.name,), at_least=2, share=0.5)
     if not entity or not f or not sel:
         return None
@@ -392,7 +392,7 @@ def swap_cells(scope: Scope) -> Draft | None:
 def copy_cell(scope: Scope) -> Draft | None:
     """A value taken over from another row."""
     entity = scope.entity()
-    f = entity and scope.field(entity, _settable)
+    f = entity and scope.field(entity, lambda f: f.role in {"category", "measure"})
     if not entity or not f:
         return None
     source = scope.rng.choice(scope.rows(entity))

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,10 @@ def check(url: str, tasks: list[DBTask], prefix: str = "gen_") -> list[str]:
 
 
 def _check(connection: Any, tasks: list[DBTask], prefix: str) -> Iterator[str]:
-    for number, (tables, group) in enumerate(groupby(tasks, key=lambda t: t.tables)):
+    groups: dict[tuple[Table, ...], list[DBTask]] = {}
+    for task in tasks:
+        groups.setdefault(task.tables, []).append(task)
+    for number, (tables, group) in enumerate(groups.items()):
         name = f"{prefix}{os.getpid()}_{number}"
         cursor = connection.cursor()
         cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, cast
 
 from envhub.core.clock import SystemClock
-from envhub.core.errors import InvalidRequestError
+from envhub.core.errors import InvalidRequestError, ToolError
 from envhub.core.protocols import Script
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
 from envhub.envs.datasets import dataset_dir
@@ -29,6 +29,7 @@ from envhub.envs.toolkit import End, ToolEpisode, tool
 NAME = "db"
 VERSION = "1"
 MAX_TURNS = 15
+_MAX_ANSWERS, _MAX_ANSWER_CHARS = 10_000, 200_000
 OPTIONS: Mapping[str, JSON] = {"grading": "strict", "max_observation_chars": 800, "statement_timeout_s": 60.0}
 
 
@@ -77,6 +78,9 @@ class DBEpisode(ToolEpisode):
         self, answers: Annotated[list[str], "The answer, one string for each value, in order."]
     ) -> End:
         """Submit the final answer and end the task."""
+        if len(answers) > _MAX_ANSWERS or sum(map(len, answers)) > _MAX_ANSWER_CHARS:
+            limits = f"{_MAX_ANSWERS} strings and {_MAX_ANSWER_CHARS} characters"
+            raise ToolError(f"Error: answers are too long; at most {limits} in all. Nothing was submitted.")
         mode = self._options.grading
         verdict = await judge.grade(self._task, answers, self._database, self._driver, mode=mode)
         info = {"correct": verdict.correct, "score": verdict.reward, "reason": verdict.reason, **verdict.metrics}

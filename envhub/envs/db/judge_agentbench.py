@@ -26,7 +26,7 @@ from envhub.envs.db.verdict import Verdict
 
 TOLERANCE = 0.01
 GROUP_CONCAT_MAX_LEN = 1024
-MAX_ATOMS = 200_000
+MAX_ATOMS = 20_000
 MAX_SYNTAX_CHARS = 5_000
 
 _OCTAL_LOOK = re.compile(r"[+-]?0+[1-9][0-9]*", re.ASCII)

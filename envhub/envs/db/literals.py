@@ -47,7 +47,7 @@ _TOKEN = re.compile(
     | (?P<bytes>[bB](?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
     | (?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
     | (?P<wrapped>Decimal\(\s*(?:'[^'\\\n]{0,400}'|"[^"\\\n]{0,400}")\s*\)
-        | datetime\.(?:date|datetime|timedelta)\((?:[a-z]+=|[-0-9, ])*\))
+        | datetime\.(?:date|datetime|timedelta)\((?:[a-z]{1,12}=|[-0-9, ]){0,120}\))
     | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))
     | (?P<word>None|null|NULL|True|true|False|false)\b
     )""",

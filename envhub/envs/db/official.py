@@ -84,7 +84,7 @@ def _answer(item: Mapping[str, JSON], kind: str, raw_tables: list[Mapping[str, J
 
 
 def lint(tasks: TaskSet, *, environment: str, split: str) -> Iterator[Defect]:
-    """What can be told without an engine, in index order."""
+    """What can be told of tasks of any source without an engine, in index order."""
     first_seen: dict[str, int] = {}
     for index, task in enumerate(tasks):
         ref = TaskRef(environment, split, index)
@@ -98,8 +98,8 @@ def lint(tasks: TaskSet, *, environment: str, split: str) -> Iterator[Defect]:
 
 
 def _blockers(task: DBTask) -> Iterator[str]:
-    if isinstance(task.answer, State) and not task.answer.gold_sql:
-        yield "a modification without a gold statement"
+    if isinstance(task.answer, State) and task.answer.tables is None and not task.answer.gold_sql:
+        yield "a modification with neither expected tables nor a gold statement"
     if isinstance(task.answer, Rows) and not task.answer.values:
         yield "the label is empty"
     for table in task.tables:

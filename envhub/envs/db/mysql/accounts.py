@@ -83,7 +83,7 @@ class Accounts:
     async def check_isolation(self, connection: Connection, name: str) -> None:
         """Raises UnavailableError when the server lets every user reach more than its own database."""
         own = quoted(name.replace("_", r"\_"))
-        grants = [str(row[0]) for row in (await connection.query("SHOW GRANTS")).rows]
+        grants = [str(row[0]) for row in (await connection.command("SHOW GRANTS")).rows]
         foreign = [grant for grant in grants if "GRANT USAGE ON *.*" not in grant and f" ON {own}.* " not in grant]
         if foreign:
             raise UnavailableError(

@@ -72,7 +72,7 @@ class Admin:
         answer = Answer()
         try:
             for statement in statements:
-                answer = await connection.query(statement)
+                answer = await connection.command(statement)
         finally:
             if connection.usable:
                 self._idle.append(connection)
@@ -92,7 +92,7 @@ class Admin:
 
     async def _ask_killer(self, statement: str) -> None:
         killer = await self._killing_connection()
-        await killer.query(statement)
+        await killer.command(statement)
 
     async def _killing_connection(self) -> Connection:
         if self._killer is None or not self._killer.usable:
@@ -104,7 +104,7 @@ class Admin:
     async def _connect(self) -> Connection:
         connection = await connect(self._server, max_packet_bytes=self._max_packet_bytes)
         try:
-            await connection.query(ADMIN_SETTINGS)
+            await connection.command(ADMIN_SETTINGS)
         except BaseException:
             connection.drop()
             raise

@@ -7,22 +7,25 @@ agent's own database wherever it is written.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envhub.envs.db.database import QueryResult
 
 ALIAS = "task_db"
+_ALIAS_WORD = re.compile(rf"\b{ALIAS}\b")
 
 
-@dataclass(frozen=True, slots=True)
 class Alias:
     """Translates one episode's statements and results; plain replacement is sound because both names are unmistakable."""
 
-    real: str
-    host: str
+    def __init__(self, real: str, host: str) -> None:
+        self._real = real
+        self._as_granted = _as_granted(real)
+        self._token = real.split("_")[2]
+        self._user = re.compile(rf"({ALIAS}['`]?@['`]?){re.escape(host)}")
 
     def to_server(self, sql: str) -> str:
-        return re.sub(rf"\b{ALIAS}\b", self.real, sql)
+        return _ALIAS_WORD.sub(self._real, sql)
 
     def to_agent(self, result: QueryResult) -> QueryResult:
         return replace(
@@ -33,20 +36,18 @@ class Alias:
         )
 
     def rows_to_agent(self, rows: tuple[tuple[object, ...], ...]) -> tuple[tuple[object, ...], ...]:
-        if not any(isinstance(value, str) and self._shows(value) for row in rows for value in row):
+        token = self._token
+        if not any(isinstance(value, str) and token in value for row in rows for value in row):
             return rows
         return tuple(tuple(self._hide(value) if isinstance(value, str) else value for value in row) for row in rows)
 
     def _hide(self, text: str) -> str:
         """Also the name as a GRANT writes it; a user's host becomes ``%``, wherever this process runs."""
-        if not self._shows(text):
+        if self._token not in text:
             return text
-        text = text.replace(self.real, ALIAS).replace(self._escaped, ALIAS.replace("_", r"\_"))
-        return re.sub(rf"({ALIAS}['`]?@['`]?){re.escape(self.host)}", r"\1%", text)
+        text = text.replace(self._real, ALIAS).replace(self._as_granted, _as_granted(ALIAS))
+        return self._user.sub(r"\1%", text)
 
-    def _shows(self, text: str) -> bool:
-        return self.real in text or self._escaped in text
 
-    @property
-    def _escaped(self) -> str:
-        return self.real.replace("_", r"\_")
+def _as_granted(name: str) -> str:
+    return name.replace("_", r"\_")

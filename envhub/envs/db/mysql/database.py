@@ -151,9 +151,9 @@ class MysqlDatabase:
             await self._services.admin.kill_connection(connection.id)
             return
         try:
-            await connection.query("DO 0")
+            await connection.command("DO 0")
         except ServerError:
-            await connection.query("DO 0")
+            await connection.command("DO 0")
 
     async def _connected(self) -> Connection:
         """Raises EpisodeFailedError when the episode's database is lost."""
@@ -177,7 +177,7 @@ class MysqlDatabase:
             raise EpisodeFailedError("the database server restarted during the episode")
         connection = await self._services.reconnect(self.account)
         try:
-            await connection.query(self._services.dialect.episode_settings)
+            await connection.command(self._services.dialect.episode_settings)
             await self._use(connection)
         except BaseException:
             connection.drop()
@@ -190,7 +190,7 @@ class MysqlDatabase:
 
     async def _use(self, connection: Connection) -> bool:
         try:
-            await connection.query(f"USE {quoted(self.account.name)}")
+            await connection.command(f"USE {quoted(self.account.name)}")
         except ServerError as error:
             if error.code == UNKNOWN_DATABASE:
                 return False

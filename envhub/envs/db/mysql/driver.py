@@ -30,7 +30,8 @@ from envhub.envs.db.mysql.values import quoted
 
 log = logging.getLogger(__name__)
 
-FREE_S = 10.0
+TAKE_S = 30.0
+FREE_S = 15.0
 CLOSE_S = 30.0
 
 
@@ -99,10 +100,9 @@ class MysqlDriver:
         await self.start()
         services = self._started()
         ready = await self._take()
-        self._held[ready.account.name] = None
         try:
             await load(ready.connection, tables)
-            await ready.connection.query(services.dialect.episode_settings)
+            await ready.connection.command(services.dialect.episode_settings)
         except BaseException as error:
             await self._free(ready.account.name, ready.connection)
             if isinstance(error, ServerError | ConnectionLostError):
@@ -135,6 +135,8 @@ class MysqlDriver:
         await admin.warm_up()
         for database in await accounts.close_test_databases():
             log.warning("revoked every user's access to database %s", database)
+        if (await admin.run("SHOW VARIABLES LIKE 'have_symlink'")).rows == (("have_symlink", "YES"),):
+            log.warning("episodes can make table files anywhere: start the database server with --skip-symbolic-links")
         await owners.create_tables()
         await owners.renew()
         await sweep(admin, accounts, owners)
@@ -143,14 +145,19 @@ class MysqlDriver:
 
     async def _take(self) -> Ready:
         """A ready pair whose connection still answers."""
+        try:
+            async with asyncio.timeout(TAKE_S):
+                return await self._take_alive()
+        except (ServerError, ConnectionLostError) as error:
+            raise _unavailable(error) from error
+        except TimeoutError as error:
+            raise UnavailableError(f"the database server made no database within {TAKE_S:g} s") from error
+
+    async def _take_alive(self) -> Ready:
         while True:
+            ready = await self._pool.take()
             try:
-                ready = await self._pool.take()
-            except (ServerError, ConnectionLostError) as error:
-                raise _unavailable(error) from error
-            try:
-                self._held[ready.account.name] = None
-                await ready.connection.query("DO 0")
+                await ready.connection.command("DO 0")
                 return ready
             except (ServerError, ConnectionLostError):
                 self._start_free(ready.account.name, ready.connection)
@@ -168,8 +175,8 @@ class MysqlDriver:
             account = await services.accounts.create(name)
             connection = await services.connect(account)
             await services.accounts.check_isolation(connection, name)
-            await connection.query(services.dialect.load_settings)
-            await connection.query(f"USE {quoted(name)}")
+            await connection.command(services.dialect.load_settings)
+            await connection.command(f"USE {quoted(name)}")
         except BaseException:
             self._start_free(name, connection)
             raise

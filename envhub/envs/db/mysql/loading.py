@@ -23,9 +23,9 @@ async def load(connection: Connection, tables: Sequence[Table]) -> None:
     """Raises TaskUnusableError, UnavailableError (the server is full), ConnectionLostError."""
     for table in tables:
         try:
-            await connection.query(_create(table))
+            await connection.command(_create(table))
             for statement in _inserts(table):
-                await connection.query(statement)
+                await connection.command(statement)
         except ServerError as error:
             if error.code in _OUT_OF_SPACE:
                 raise UnavailableError(f"the database server is full: {error}", retry_after_s=5.0) from error

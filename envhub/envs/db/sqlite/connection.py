@@ -93,6 +93,8 @@ class Connection:
 
     def execute(self, sql: str, params: list[Any] | tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """Run SQL of our own making. Raises MySQLError, Timeout, sqlite3.IntegrityError (a broken key) or MemoryError."""
+        if time.monotonic() > self.deadline:
+            raise Timeout
         try:
             return self.raw.execute(sql, params)
         except sqlite3.Error as error:
@@ -171,6 +173,7 @@ def _all_functions() -> list[tuple[str, Callable[..., Any], bool]]:
         found.append((f"f_{name}", spec.call if spec.nulls else _strict(spec.call), True))
     strict = {**numbers.INTERNAL, **texts.INTERNAL, **dates.INTERNAL}
     strict |= {"m_todec": columns.to_decimal, "m_junq": documents.unquote, "m_extremed": _extreme_decimal}
+    strict["m_conv"] = lambda declared, value: columns.converter(declared)(value)
     strict["m_json"] = lambda value: documents.dump(documents.load(value))
     found += [(name, _strict(function), True) for name, function in strict.items()]
     found += [(name, function, True) for name, function in documents.INTERNAL.items()]

@@ -10,7 +10,7 @@ import sqlite3
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE, ColumnDef, KeyDef, TableDef, ViewDef
 from envhub.envs.db.sqlite.columns import converter, implicit_default, parse_type, static_type
-from envhub.envs.db.sqlite.errors import MySQLError, unknown_column, unknown_table
+from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
 from envhub.envs.db.sqlite.kinds import STR, T
 from envhub.envs.db.sqlite.queries import compile_query
 from envhub.envs.db.sqlite.session import Session
@@ -526,4 +526,3 @@ _ALTERATIONS = {
     "NOTHING": _nothing,
 }
 
-__all__ = ["alter_table", "create_table", "create_view", "drop", "rename_tables", "truncate", "unknown_table"]

@@ -209,10 +209,11 @@ def _quantified(ctx: Context, node: n.Quantified, scope: Scope) -> X:
     x = compile_expr(ctx, node.left, scope)
     alias = ctx.name()
     condition = compare("<>" if node.op == "!=" else node.op, x, X(f"{alias}.c0", plan.outs[0].x.t)).sql
-    rows = f"SELECT {{}} FROM ({plan.render()}) AS {alias}"
-    if node.quantifier == "ALL":
-        return flag(f"(COALESCE((SELECT MIN(v) FROM ({rows.format(condition + ' AS v')})), 1) = 1)")
-    return flag(f"(COALESCE((SELECT MAX(v) FROM ({rows.format(condition + ' AS v')})), 0) = 1)")
+    decisive, otherwise = ("0", "1") if node.quantifier == "ALL" else ("1", "0")
+    return flag(
+        f"(SELECT CASE WHEN SUM(v = {decisive}) > 0 THEN {decisive} WHEN COUNT(v) < COUNT(*) THEN NULL ELSE {otherwise} END "
+        f"FROM (SELECT {condition} AS v FROM ({plan.render()}) AS {alias}))"
+    )
 
 
 def _like(ctx: Context, node: n.Like, scope: Scope) -> X:

@@ -565,9 +565,10 @@ class Grammar:
                 recursive, ctes = self.ctes()
             query = self._compound()
             if self.tok.up in ("ORDER", "LIMIT"):
-                if query.order or query.limit is not None:
+                if query.order or query.limit is not None or query.ctes:
                     query = n.Select([n.Item(n.Star(), None, "*")], n.Derived(query, "", []))
                 self.order_limit(query)
+            self.accept("FOR", "UPDATE") or self.accept("FOR", "SHARE") or self.accept("LOCK", "IN", "SHARE", "MODE")
             query.ctes = ctes + query.ctes
             query.recursive = recursive or query.recursive
             return query
@@ -661,10 +662,6 @@ class Grammar:
                 select.windows[name.lower()] = self.window()
                 if not self.accept(","):
                     break
-        if self.tok.up in ("ORDER", "LIMIT"):
-            self.order_limit(select)
-        if self.accept("FOR", "UPDATE") or self.accept("FOR", "SHARE") or self.accept("LOCK", "IN", "SHARE", "MODE"):
-            pass
         return select
 
     def order_limit(self, query: n.Query) -> None:

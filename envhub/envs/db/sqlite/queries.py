@@ -55,7 +55,7 @@ def final(x: X) -> str:
 
 def compile_query(ctx: Context, query: n.Query, parent: Scope | None) -> Plan:
     scope = Scope(parent)
-    prefix = _ctes(ctx, query, scope)
+    prefix = compile_ctes(ctx, query, scope)
     if isinstance(query, n.Select):
         plan = _select(ctx, query, scope)
     elif isinstance(query, n.Values):
@@ -82,7 +82,7 @@ def one_row(query: n.Query) -> bool:
 # ---- WITH
 
 
-def _ctes(ctx: Context, query: n.Query, scope: Scope) -> str:
+def compile_ctes(ctx: Context, query: n.Query, scope: Scope) -> str:
     parts = []
     for cte in query.ctes:
         if cte.name in scope.ctes:
@@ -131,7 +131,7 @@ def _recursive(ctx: Context, cte: n.CTE, query: n.Compound, scope: Scope, phys: 
         _same_width(len(columns), len(plan.outs))
         sql += op + plan.render([cast_to(o.x, c.x.t if c.x.t != NULL else STR) for o, c in zip(plan.outs, columns, strict=True)])
     names = ", ".join(f"c{place}" for place in range(len(columns)))
-    return f"{phys}({names}) AS ({sql}{_limit(query)})"
+    return f"{phys}({names}) AS ({sql}{limit_clause(query)})"
 
 
 def _mentions(node: object, name: str) -> bool:
@@ -162,10 +162,20 @@ def _compound(ctx: Context, query: n.Compound, scope: Scope) -> Plan:
     for (op, _), plan in zip(flat, plans, strict=True):
         branches.append((op, _typed_branch(plan, types)))
     outs = [Out(out.name, X(f"c{place}", types[place])) for place, out in enumerate(plans[0].outs)]
-    plan = Plan(outs, branches=branches)
+    plan = Plan(outs, branches=_distinct_once(branches, types))
     if not query.order and query.limit is None:
         return plan
     return _ordered(ctx, query, plan, scope)
+
+
+def _distinct_once(branches: list[tuple[str, Plan]], types: list[T]) -> list[tuple[str, Plan]]:
+    """UNION as DISTINCT over UNION ALL: of equal rows MySQL keeps the first, SQLite's own UNION the last."""
+    last = max((place for place, (op, _) in enumerate(branches) if op == " UNION "), default=0)
+    if not last or not all("UNION" in op for op, _ in branches[1:]):
+        return branches
+    inner = " UNION ALL ".join(plan.render() for _, plan in branches[: last + 1])
+    columns = ", ".join(f"{sortable(X(f'c{place}', t))} AS c{place}" for place, t in enumerate(types))
+    return [("", _fixed(branches[0][1].outs, f"SELECT DISTINCT {columns} FROM ({inner})")), *branches[last + 1 :]]
 
 
 def _typed_branch(plan: Plan, types: list[T]) -> Plan:
@@ -217,7 +227,7 @@ def _ordered(ctx: Context, query: n.Compound | n.Values, plan: Plan, parent: Sco
     for place, out in enumerate(outs):
         scope.positions.setdefault(out.name.lower(), place)
     order = _order(ctx, query.order, scope, outs)
-    return Plan(outs, head="SELECT ", tail=f" FROM ({plan.render()}) AS {alias}{order}{_limit(query)}")
+    return Plan(outs, head="SELECT ", tail=f" FROM ({plan.render()}) AS {alias}{order}{limit_clause(query)}")
 
 
 def _values(ctx: Context, query: n.Values, scope: Scope) -> Plan:
@@ -269,7 +279,7 @@ def _simple(ctx: Context, query: n.Select, scope: Scope, *, level: int) -> Plan:
     head = "SELECT DISTINCT " if query.distinct else "SELECT "
     if level >= 0:
         return Plan(outs, head=head, tail=tail, branches=[])
-    return Plan(outs, head=head, tail=tail + order + _limit(query))
+    return Plan(outs, head=head, tail=tail + order + limit_clause(query))
 
 
 def _where(ctx: Context, where: n.Expr | None, scope: Scope) -> str:
@@ -440,7 +450,7 @@ def order_term(ctx: Context, order: n.Order, scope: Scope) -> str:
     return f"{sql}{' DESC' if order.descending else ''}"
 
 
-def _limit(query: n.Query) -> str:
+def limit_clause(query: n.Query) -> str:
     if not isinstance(query.limit, n.Literal):
         return ""
     offset = f" OFFSET {query.offset.value}" if isinstance(query.offset, n.Literal) else ""
@@ -507,7 +517,7 @@ def _rollup(ctx: Context, query: n.Select, scope: Scope) -> Plan:
     body = "".join(op + branch.render() for op, branch in members)
     keys = ", ".join(sortable(X(f"{alias}.c{visible + at}", types[visible + at])) for at in range(2 * width))
     shown = [Out(out.name, X(f"{alias}.c{place}", types[place])) for place, out in enumerate(outs[:visible])]
-    return Plan(shown, head="SELECT ", tail=f" FROM ({body}) AS {alias} ORDER BY {keys}{_limit(query)}")
+    return Plan(shown, head="SELECT ", tail=f" FROM ({body}) AS {alias} ORDER BY {keys}{limit_clause(query)}")
 
 
 def _rollup_branch(ctx: Context, query: n.Select, scope: Scope, level: int) -> Plan:

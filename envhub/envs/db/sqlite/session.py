@@ -6,6 +6,7 @@ clocks gives the same database.
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,12 +58,8 @@ class Session:
                 if size > MAX_HELD_BYTES:
                     raise MySQLError(1114, "The table is full")
                 found.append(row)
-        except MySQLError:
-            raise
-        except Exception as error:
-            import sqlite3
-
-            raise self.connection.translate(error) if isinstance(error, sqlite3.Error) else error from error
+        except sqlite3.Error as error:
+            raise self.connection.translate(error) from error
         return found
 
     def value(self, node: n.Expr) -> tuple[Any, T]:
@@ -85,13 +82,12 @@ class RowExpressions:
         sources = [Source(table.name, "", old)]
         if alias is not None:
             sources.append(Source(alias, "", ctx.values))
-        compiled = [compile_expr(ctx, expr, _scope(sources, expr)) for expr in exprs]
+        compiled = [compile_expr(ctx, expr, Scope(sources=list(sources))) for expr in exprs]
         self.rest = ctx.params[2 * width :]
-        self.sql = "SELECT " + ", ".join(f"{final(x)} AS v{place}" for place, x in enumerate(compiled))
+        last = len(ctx.params)  # SQLite wants every value bound to be mentioned up to the highest number
+        listed = ", ".join(f"{final(x)} AS v{place}" for place, x in enumerate(compiled))
+        self.sql = f"SELECT {listed} WHERE ?{last} IS ?{last}"
 
     def evaluate(self, row: list[Any], new: list[Any] | None = None) -> tuple[Any, ...]:
         return self.session.rows(self.sql, [*row, *(new or row), *self.rest])[0]
 
-
-def _scope(sources: list[Source], expr: n.Expr) -> Scope:
-    return Scope(sources=list(sources))

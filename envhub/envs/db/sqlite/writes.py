@@ -17,7 +17,7 @@ from envhub.envs.db.sqlite.convert import truth
 from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
 from envhub.envs.db.sqlite.expressions import compile_expr
 from envhub.envs.db.sqlite.functions.numbers import plain
-from envhub.envs.db.sqlite.queries import _ctes, _limit, compile_query, compile_source, final, order_term
+from envhub.envs.db.sqlite.queries import compile_ctes, compile_query, compile_source, final, limit_clause, order_term
 from envhub.envs.db.sqlite.scope import Context, Scope, Source, X
 from envhub.envs.db.sqlite.session import RowExpressions, Session
 
@@ -319,7 +319,7 @@ def update(session: Session, node: n.Update) -> int:
 
 
 def _change_ctes(ctx: Context, node: n.Update | n.Delete, scope: Scope) -> str:
-    return _ctes(ctx, n.Select([], ctes=node.ctes, recursive=node.recursive), scope)
+    return compile_ctes(ctx, n.Select([], ctes=node.ctes, recursive=node.recursive), scope)
 
 
 def _change_tail(ctx: Context, node: n.Update | n.Delete, scope: Scope) -> str:
@@ -330,7 +330,7 @@ def _change_tail(ctx: Context, node: n.Update | n.Delete, scope: Scope) -> str:
     if node.order:
         scope.clause = "order clause"
         tail += " ORDER BY " + ", ".join(order_term(ctx, order, scope) for order in node.order)
-    return tail + _limit(n.Select([], limit=node.limit))
+    return tail + limit_clause(n.Select([], limit=node.limit))
 
 
 def _target_column(session: Session, scope: Scope, name: n.Name) -> tuple[Source, int]:
@@ -350,7 +350,8 @@ def _target_column(session: Session, scope: Scope, name: n.Name) -> tuple[Source
 def _override(source: Source, place: int, value: X, column: ColumnDef) -> None:
     """Later assignments of the same UPDATE see the value just assigned."""
     old = source.columns[place]
-    source.columns[place] = old._replace(x=X(f"m_conv({repr(column.type)}, {final(value)})", column.t))
+    declared = "'" + column.type.replace("'", "''") + "'"
+    source.columns[place] = old._replace(x=X(f"m_conv({declared}, {final(value)})", column.t))
 
 
 class _Target:

@@ -19,6 +19,7 @@ Raw: TypeAlias = str | int | float | bytes
 _DATE = re.compile(r"\s*(\d{4}|\d{1,2})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?!\d)(?:[T\s]+(.*))?", re.S)
 _CLOCK = re.compile(r"(\d{1,2})(?:[^\w\s](\d{1,2})(?:[^\w\s](\d{1,2})(?:\.(\d{0,6})\d*)?)?)?")
 _TIME = re.compile(r"\s*(-)?(?:(\d+)\s+)?(\d+)(?::(\d{1,2}))?(?::(\d{1,2}))?(?:\.(\d{0,6})\d*)?")
+_DATED = re.compile(r"\s*(\d{4}|\d{1,2}(?=-))[^\w\s]\d{1,2}[^\w\s]\d{1,2}")
 MONTHS = "January February March April May June July August September October November December".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 ZERO_DATE = "0000-00-00"
@@ -113,7 +114,7 @@ def span(value: Raw | None) -> timedelta | None:
     if value is None:
         return None
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if _DATE.match(text):
+    if _DATED.match(text):
         found = moment(text)
         return None if found is None else timedelta(0, found.hour * 3600 + found.minute * 60 + found.second, found.microsecond)
     match = _TIME.match(text)

@@ -132,11 +132,10 @@ def make_set(bits: int, *values: str | None) -> str:
     return ",".join(value for place, value in enumerate(values) if value is not None and bits >> place & 1)
 
 
-def characters(*codes: int | None) -> str:
-    data = b"".join(
+def characters(*codes: int | None) -> bytes:
+    return b"".join(
         (code % (1 << 32)).to_bytes(max(1, ((code % (1 << 32)).bit_length() + 7) // 8), "big") for code in codes if code is not None
     )
-    return data.decode("utf-8", "replace")
 
 
 def hexadecimal(value: int | float | Text) -> str:
@@ -292,7 +291,7 @@ FUNCTIONS = {
     ),
     "ASCII": Spec("s", "int", lambda text: text.encode()[0] if text else 0),
     "ORD": Spec("s", "int", ordinal),
-    "CHAR": Spec("i*", "str", characters, nulls=True),
+    "CHAR": Spec("i*", "bin", characters, nulls=True),
     "HEX": Spec("x", "str", hexadecimal),
     "UNHEX": Spec("s", "bin", unhex),
     "SOUNDEX": Spec("s", "str", soundex),

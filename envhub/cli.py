@@ -23,6 +23,7 @@ from rich.table import Table
 from envhub import __version__, logs
 from envhub.config import ConfigError, Settings, load
 from envhub.core.errors import EnvhubError
+from envhub.core.protocols import Environment
 from envhub.envs import registry
 
 OK, FAILED, WRONG_USE = 0, 1, 2
@@ -141,7 +142,7 @@ def _add_bench(commands: Any) -> None:
 def _bench(args: argparse.Namespace, settings: Settings) -> int:
     from envhub.bench.commands import bench
 
-    return bench(args, _connect(settings))
+    return bench(args, _connect(settings), create=_create(settings))
 
 
 def _connect(settings: Settings) -> Callable[[], Any]:
@@ -160,6 +161,13 @@ def _connect(settings: Settings) -> Callable[[], Any]:
             yield embedded.hub
 
     return connect
+
+
+def _create(settings: Settings) -> Callable[[str], Environment]:
+    """Makes an environment here as a worker with these settings would."""
+    from envhub.worker.main import environment_settings
+
+    return lambda name: registry.create(name, environment_settings(settings, name))
 
 
 def _demo(args: argparse.Namespace, settings: Settings) -> int:
@@ -202,7 +210,7 @@ def _add_tasks(commands: Any) -> None:
 
 
 def _lint(args: argparse.Namespace, settings: Settings) -> int:
-    environment = registry.create(args.environment, settings.environment_settings.get(args.environment, {}))
+    environment = _create(settings)(args.environment)
     splits = environment.info().splits
     if args.split is not None and args.split not in splits:
         raise ValueError(f"{args.environment} has no split {args.split!r}; valid: {', '.join(splits)}")
@@ -220,7 +228,7 @@ def _lint(args: argparse.Namespace, settings: Settings) -> int:
 def _verify(args: argparse.Namespace, settings: Settings) -> int:
     from envhub.bench.commands import verify_tasks
 
-    return verify_tasks(args, _connect(settings))
+    return verify_tasks(args, _connect(settings), create=_create(settings))
 
 
 # --- episodes -------------------------------------------------------------------------------------------------------

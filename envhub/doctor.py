@@ -26,6 +26,7 @@ from envhub import __version__
 from envhub.config import Settings
 from envhub.core.errors import EnvhubError
 from envhub.envs import registry
+from envhub.worker.main import environment_settings
 
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
     "db": ("sqlglot", "re2", "mysql.connector"),
@@ -93,9 +94,8 @@ def _installed(module: str) -> bool:
 
 def _environments(settings: Settings) -> Iterator[Finding]:
     for name in registry.names():
-        own = dict(settings.environment_settings.get(name, {}))
         try:
-            info = registry.create(name, own).info()
+            info = registry.create(name, environment_settings(settings, name)).info()
         except (EnvhubError, OSError, ValueError) as error:
             yield Finding(f"environment {name}", "missing", "not available", str(error))
             continue

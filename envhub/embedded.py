@@ -51,7 +51,7 @@ async def embedded_hub(
     app, controller = controller_main.build(settings, clock=clock, archive=archive)
     worker = worker_main.build(environments, settings, clock=clock)
     async with controller_main.running(controller), worker_main.running(worker):
-        link = LocalLink(controller.workers, worker)
+        link = LocalLink(controller.workers, worker, clock=clock)
         await link.open()
         hub = Hub(transport=AsgiTransport(app, key=settings.client_key), clock=clock)
         try:

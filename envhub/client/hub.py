@@ -24,7 +24,7 @@ from envhub.core.errors import (
     SessionEndedError,
     UnavailableError,
 )
-from envhub.core.types import JSON, EnvironmentInfo, Identity, Message, Observation, StepResult, TaskRef
+from envhub.core.types import JSON, EnvironmentInfo, Identity, Message, Observation, StepResult, StopReason, TaskRef
 from envhub.transport import HttpTransport, Transport
 
 log = logging.getLogger(__name__)
@@ -167,12 +167,18 @@ class HubSession:
     async def interact(self, message: Message) -> StepResult:
         """Play one turn with an assistant message.
 
+        A time limit that passed since the last turn truncates the episode, as one that passes during a turn does.
         Raises SessionEndedError (expired, cancelled), EpisodeError (the environment or its worker broke: no reward).
         """
         body = wire.dumps({"turn": self.turn, "message": wire.message_to_json(message)})
         try:
             answer = wire.loads(await self._hub.request("POST", self._path("interact"), body), wire.Stepped)
-        except (SessionEndedError, EpisodeError):
+        except SessionEndedError as error:
+            self.done = True
+            if error.details.get("stop_reason") != StopReason.TIME_LIMIT:
+                raise
+            return _too_late(message, error)
+        except EpisodeError:
             self.done = True
             raise
         self.turn = answer.turn
@@ -225,6 +231,13 @@ class HubSession:
             await self._hub.request("POST", path, b"{}", limit_s=_CANCEL_LIMIT_S, retry_for_s=_CANCEL_LIMIT_S)
         except EnvhubError as error:
             log.debug("cancel: %s", error)
+
+
+def _too_late(message: Message, error: SessionEndedError) -> StepResult:
+    """What a turn comes to that was sent after the time limit; its calls are answered, none was executed."""
+    text = f"Not executed: {error.details.get('reason', error.message)}."
+    replies = tuple(Message.tool(call.id, text) for call in message.tool_calls)
+    return StepResult(replies, truncated=True, stop_reason=StopReason.TIME_LIMIT)
 
 
 async def _finish(work: Any) -> None:

@@ -1,4 +1,7 @@
-"""A link inside one process: the same frames, no socket."""
+"""A link inside one process: the same frames, no socket.
+
+Invariant: an open link is never taken for a silent one, however little there is to say.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from envhub.controller.workers import Worker, Workers
+from envhub.core.clock import Clock
 from envhub.link.frames import Call, Frame, Outbox, Reply, Stored, decode, encode
 from envhub.link.protocols import WorkerEnd
 
@@ -14,9 +18,10 @@ from envhub.link.protocols import WorkerEnd
 class LocalLink:
     """Attaches a worker of this process to a controller of this process. Frames are encoded and decoded as on the wire."""
 
-    def __init__(self, workers: Workers, end: WorkerEnd) -> None:
+    def __init__(self, workers: Workers, end: WorkerEnd, *, clock: Clock) -> None:
         self._workers = workers
         self._end = end
+        self._clock = clock
         self._outbox = Outbox()
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker: Worker | None = None
@@ -28,6 +33,7 @@ class LocalLink:
         self._workers.attached(self._worker)
         self._unsubscribe = self._end.subscribe(self._up)
         self._spawn(self._outbox.pump(self._down))
+        self._spawn(self._beat(self._worker.id))
 
     async def close(self) -> None:
         """Break the link, as a lost connection would."""
@@ -38,6 +44,11 @@ class LocalLink:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _beat(self, worker_id: str) -> None:
+        while True:
+            await self._clock.sleep(self._workers.settings.heartbeat_s)
+            self._workers.heartbeat(worker_id)
 
     def _up(self, frame: Frame) -> None:
         assert self._worker is not None

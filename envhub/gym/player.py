@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from envhub.client.hub import Hub, HubSession
-from envhub.core.errors import SessionEndedError, TaskNotFoundError, TaskUnusableError
-from envhub.core.types import JSON, Message, StepResult, StopReason
+from envhub.core.errors import TaskNotFoundError, TaskUnusableError
+from envhub.core.types import JSON, Message
 from envhub.gym.records import Action, Record, message_of, observation_of, tools_json, transcript
 
 _MAX_DRAWS = 100
@@ -86,7 +86,7 @@ class Player:
         """Say something. Raises ResetNeeded, InvalidAction and whatever the hub raises; after the latter, reset."""
         session, message = self._checked(action)
         self._ready = False
-        result = await _interact(session, message)
+        result = await session.interact(message)
         self._messages += (message, *result.messages)
         info = {**self._info(session), "turn": session.turn, "stop_reason": None, "metrics": dict(result.info)}
         if result.done:
@@ -128,12 +128,3 @@ class Player:
     @staticmethod
     def _info(session: HubSession) -> Record:
         return {"task": session.task.index, "identity": session.identity.digest}
-
-
-async def _interact(session: HubSession, message: Message) -> StepResult:
-    try:
-        return await session.interact(message)
-    except SessionEndedError as error:
-        if error.details.get("stop_reason") != StopReason.TIME_LIMIT:
-            raise
-        return StepResult(truncated=True, stop_reason=StopReason.TIME_LIMIT)

@@ -28,6 +28,7 @@ from envhub.worker.table import TableSettings
 log = logging.getLogger(__name__)
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
+_WITH_DATASETS = frozenset({"db"})
 _STORED_WITHIN_S = 3.0
 
 
@@ -40,16 +41,21 @@ def make_environments(settings: Settings) -> dict[str, Environment]:
     """The environments asked for, or all whose packages are installed. Raises MissingExtraError for one that was asked for."""
     made: dict[str, Environment] = {}
     for name in settings.environments or registry.names():
-        own: dict[str, JSON] = dict(settings.environment_settings.get(name, {}))
-        if settings.datasets is not None:
-            own.setdefault("datasets", settings.datasets)
         try:
-            made[name] = registry.create(name, own)
+            made[name] = registry.create(name, environment_settings(settings, name))
         except MissingExtraError as error:
             if settings.environments:
                 raise
             log.warning("%s", error)
     return made
+
+
+def environment_settings(settings: Settings, name: str) -> dict[str, JSON]:
+    """What the factory of environment ``name`` is told."""
+    own: dict[str, JSON] = dict(settings.environment_settings.get(name, {}))
+    if settings.datasets is not None and name in _WITH_DATASETS:
+        own.setdefault("datasets", settings.datasets)
+    return own
 
 
 def build(

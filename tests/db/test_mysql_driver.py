@@ -608,6 +608,13 @@ async def test_an_agent_can_hurt_its_session_but_not_the_episode(database: Mysql
     assert len((await database.dump())["people"]) == 3
 
 
+async def test_a_changed_password_does_not_lock_the_episode_out(database: MysqlDatabase, server: Server) -> None:
+    account = database.account
+    server.query(f"ALTER USER '{account.name}'@'{account.host}' IDENTIFIED BY 'changed'")
+    await database.execute("KILL CONNECTION_ID()")
+    await assert_usable(database)
+
+
 async def test_a_prepared_xa_transaction_does_not_keep_the_database(
     driver: MysqlDriver, server: Server, owner: str
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from envhub.client.hub import HubSession
+from envhub.client.hub import Hub, HubSession
 from envhub.core.errors import (
     EnvironmentNotFoundError,
     EpisodeError,
@@ -161,12 +161,12 @@ def test_an_end_in_the_last_turn_is_terminated_not_truncated(place: Place) -> No
 def test_a_time_limit_between_two_steps_truncates_without_reward(
     obedient: Obedient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def ended(self: HubSession, message: Message) -> None:
+    async def ended(self: Hub, method: str, path: str, body: bytes) -> bytes:
         raise SessionEndedError("the session is over", stop_reason="time_limit")
 
     env = HubEnv(obedient)
     first, _ = env.reset(seed=1)
-    monkeypatch.setattr(HubSession, "interact", ended)
+    monkeypatch.setattr(Hub, "request", ended)
     observation, reward, terminated, truncated, info = env.step(say("late"))
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, False, True, "time_limit")
     assert observation["messages"][:-1] == first["messages"]

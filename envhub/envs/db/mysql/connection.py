@@ -149,7 +149,7 @@ class Connection:
         try:
             while (raw := await result._read_rowdata_packet_unbuffered()) is not None:
                 n_bytes += sum(len(value) for value in raw if value is not None)
-                if False:
+                if cap is not None and (len(rows) == cap.max_rows or n_bytes > cap.max_bytes):
                     await self._stop(result, cap)
                     return Answer(columns, tuple(rows), truncated=True)
                 rows.append(

@@ -15,7 +15,7 @@ _ORDER = "\t\n\v\f\r _‿‐‑‒–—―-,;:!¡?¿.…·'‘’\"“”«»()
 
 def _build() -> dict[int, int | None]:
     """Punctuation before digits, in the collation's order; other control characters weigh nothing."""
-    table: dict[int, int | None] = {code: None for code in range(32)}
+    table: dict[int, int | None] = dict.fromkeys(range(32))
     table[127] = None
     for place, char in enumerate(_ORDER):
         table[ord(char)] = place + 1

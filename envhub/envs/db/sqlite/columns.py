@@ -150,10 +150,10 @@ def _characters(value: str, size: int, *, trim: bool) -> str:
 
 def _byte_cut(limit: int) -> Convert:
     def convert(value: Any) -> str:
-        value = text_of(value)
-        if len(value) * 4 > limit and len(value.encode()) > limit:
-            return value.encode()[:limit].decode("utf-8", "ignore")
-        return value
+        text = text_of(value)
+        if len(text) * 4 > limit and len(text.encode()) > limit:
+            return text.encode()[:limit].decode("utf-8", "ignore")
+        return text
 
     return convert
 

@@ -115,6 +115,8 @@ class Connection:
             return MySQLError(1301, "Result of a string function was larger than max_allowed_packet")
         if "overflow" in text and "stack" not in text:
             return numbers.overflow("BIGINT", "the expression")
+        if "64 tables" in text:
+            return MySQLError(1116, "Too many tables; MySQL can only use 61 tables in a join")
         if "too large" in text or "stack overflow" in text or "too many" in text:
             return MySQLError(1436, "Thread stack overrun: the statement is too large")
         if "out of memory" in text:

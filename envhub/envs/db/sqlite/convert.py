@@ -187,14 +187,22 @@ def arithmetic(op: str, left: X, right: X) -> X:
     if op == "DIV":
         return X(f"({a.sql} / {b.sql})" if a.t.kind == b.t.kind == "int" else f"m_idiv({a.sql}, {b.sql})", INT)
     if a.t.kind == b.t.kind == "int":
-        return X(f"({a.sql} {op} {b.sql})", INT)
+        return _chained(op, a.sql, b.sql, a.chain, INT)
     if "real" in (a.t.kind, b.t.kind):
-        operands = real(a), real(b)
-        return X(f"m_mod({operands[0]}, {operands[1]})" if op == "%" else f"({operands[0]} {op} {operands[1]})", REAL)
+        if op == "%":
+            return X(f"m_mod({real(a)}, {real(b)})", REAL)
+        return _chained(op, real(a), real(b), a.chain if a.t.kind == "real" else "", REAL)
     scale = a.t.scale + b.t.scale if op == "*" else max(a.t.scale, b.t.scale)
     function = {"+": "m_add", "-": "m_sub", "*": "m_mul", "%": "m_mod"}[op]
     whole = (a.t.whole or a.t.kind == "int") and (b.t.whole or b.t.kind == "int")
     return X(f"{function}({a.sql}, {b.sql})", dec(scale, whole=whole and scale == 0), loose=a.loose or b.loose)
+
+
+def _chained(op: str, left: str, right: str, chain: str, t: T) -> X:
+    """``left op right``; a left operand of the same precedence loses its parentheses."""
+    level = "+" if op == "-" else op
+    bare = f"{chain if chain.startswith(level) else level + left} {op} {right}"
+    return X(f"({bare[1:]})", t, chain=bare)
 
 
 def _divide(a: X, b: X) -> X:

@@ -22,6 +22,7 @@ from envhub.envs.db.sqlite.frames import HEADER, Reply, Request, pack, read_repl
 log = logging.getLogger(__name__)
 
 _START_S = 30.0
+_ROOT = str(Path(__file__).resolve().parents[4])
 
 
 class HostLost(Exception):
@@ -143,9 +144,8 @@ class HostProcess:
     async def _start(self) -> None:
         await self._reap()
         ours, theirs = socket.socketpair()
-        root = str(Path(__file__).resolve().parents[4])
         command = [sys.executable, "-m", "envhub.envs.db.sqlite.host", str(theirs.fileno()), *self._arguments]
-        environment = {"PYTHONPATH": root, "MALLOC_ARENA_MAX": "2", "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+        environment = {"PYTHONPATH": _ROOT, "MALLOC_ARENA_MAX": "2", "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
         try:
             # vfork-fast: no preexec function, and the start is over in a millisecond or two.
             self._process = subprocess.Popen(  # noqa: ASYNC220

@@ -20,7 +20,8 @@ class X(NamedTuple):
     """A compiled expression: SQLite text and MySQL type.
 
     ``const``: its value when it is a literal. ``native``: a base column, whose SQLite collation already is the right one.
-    ``loose``: a DECIMAL that may hold more digits than its scale.
+    ``loose``: a DECIMAL that may hold more digits than its scale. ``chain``: the SQL without its parentheses, for a sum or product
+    that may stand bare to the left of another (SQLite's parser stack is short).
     """
 
     sql: str
@@ -28,6 +29,7 @@ class X(NamedTuple):
     const: Any = NO_CONST
     native: bool = False
     loose: bool = False
+    chain: str = ""
 
 
 class Col(NamedTuple):

@@ -182,9 +182,11 @@ def _rank(value: Any) -> tuple[int, Any]:
 class JsonArray:
     def __init__(self) -> None:
         self.items: list[Any] = []
+        self.held = 0
 
     def step(self, kind: str, value: Any) -> None:
-        if len(self.items) < 100_000:
+        self.held += 8 + (len(value) if isinstance(value, str | bytes) else 0)
+        if self.held < _MAX_HELD:
             self.items.append(tagged(kind, value))
 
     def inverse(self, kind: str, value: Any) -> None:
@@ -199,9 +201,11 @@ class JsonArray:
 class JsonObject:
     def __init__(self) -> None:
         self.items: list[tuple[str, Any]] = []
+        self.held = 0
 
     def step(self, name: str, kind: str, value: Any) -> None:
-        if len(self.items) < 100_000:
+        self.held += 8 + len(name) + (len(value) if isinstance(value, str | bytes) else 0)
+        if self.held < _MAX_HELD:
             self.items.append((name, tagged(kind, value)))
 
     def inverse(self, name: str, kind: str, value: Any) -> None:

@@ -31,7 +31,8 @@ def steps(path: str) -> list[str | int]:
     """A JSON path's steps; ``*`` is a wildcard, negative numbers count from the end."""
     if not path.lstrip().startswith("$"):
         raise MySQLError(3143, "Invalid JSON path expression. The error is around character position 1.")
-    at, out = path.index("$") + 1, []
+    at = path.index("$") + 1
+    out: list[str | int] = []
     while at < len(path.rstrip()):
         match = _STEP.match(path, at)
         if match is None:

@@ -9,9 +9,10 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from envhub.config import ConfigError, Settings, load
 from envhub.core.errors import EnvhubError
 from envhub.core.protocols import Environment
 from envhub.envs import registry
+from envhub.store.commands import export_episodes, list_episodes, show_episode
+from envhub.store.episodes import EpisodeFilter, EpisodeStore
 
 OK, FAILED, WRONG_USE = 0, 1, 2
 
@@ -245,51 +248,71 @@ def _add_episodes(commands: Any) -> None:
     for each in (listed, exported):
         each.add_argument("-e", "--environment")
         each.add_argument("--split")
-        each.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE")
+        each.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", type=_name_and_value)
+        each.add_argument("--state", choices=("ok", "error"), help="graded or cancelled, or failed")
+        each.add_argument("--since", type=_unix_time, metavar="TIME", help="ended at or after this ISO 8601 time")
     show = _command(verbs, "show", "one episode with its conversation", _show_episode)
     show.add_argument("session_id")
-    for each in (listed, exported, show):
+    prune = _command(verbs, "prune", "delete the episodes that ended before a time", _prune_episodes)
+    prune.add_argument(
+        "--before", type=_unix_time, required=True, metavar="TIME", help="ISO 8601; UTC without an offset"
+    )
+    for each in (listed, exported, show, prune):
         each.add_argument("--store", dest="store_url", metavar="URL", help="default: sqlite:///envhub.db")
 
 
-def _filters(args: argparse.Namespace) -> Any:
-    from envhub.store.episodes import EpisodeFilter
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
-    tags: Mapping[str, str] = dict(tag.split("=", 1) for tag in args.tag)
-    return EpisodeFilter(environment=args.environment, split=args.split, tags=tags)
+
+def _unix_time(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an ISO 8601 time, such as 2026-01-31T12:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _store(settings: Settings) -> Any:
-    from envhub.store.episodes import EpisodeStore
+def _filters(args: argparse.Namespace) -> EpisodeFilter:
+    return EpisodeFilter(args.environment, args.split, args.state, dict(args.tag), args.since)
 
-    store = EpisodeStore(settings.store_url)
-    store.open()
-    return store
+
+@contextmanager
+def _store(settings: Settings) -> Iterator[EpisodeStore]:
+    with closing(EpisodeStore(settings.store_url)) as store:
+        store.open()
+        yield store
 
 
 def _list_episodes(args: argparse.Namespace, settings: Settings) -> int:
-    from envhub.store.commands import list_episodes
-
-    list_episodes(_store(settings), _filters(args), Console(), limit=args.limit, after=args.after)
+    with _store(settings) as store:
+        list_episodes(store, _filters(args), Console(), limit=args.limit, after=args.after)
     return OK
 
 
 def _show_episode(args: argparse.Namespace, settings: Settings) -> int:
-    from envhub.store.commands import show_episode
-
-    show_episode(_store(settings), args.session_id, Console())
+    with _store(settings) as store:
+        show_episode(store, args.session_id, Console())
     return OK
 
 
 def _export_episodes(args: argparse.Namespace, settings: Settings) -> int:
-    from envhub.store.commands import export_episodes
-
-    if args.output is None:
-        export_episodes(_store(settings), _filters(args), sys.stdout.buffer)
-        return OK
-    with args.output.open("wb") as stream:
-        n_episodes = export_episodes(_store(settings), _filters(args), stream)
+    with _store(settings) as store:
+        if args.output is None:
+            export_episodes(store, _filters(args), sys.stdout.buffer)
+            return OK
+        with args.output.open("wb") as stream:
+            n_episodes = export_episodes(store, _filters(args), stream)
     print(f"{n_episodes} episodes written to {args.output}")
+    return OK
+
+
+def _prune_episodes(args: argparse.Namespace, settings: Settings) -> int:
+    with _store(settings) as store:
+        print(f"{store.delete_before(args.before)} episodes deleted")
     return OK
 
 

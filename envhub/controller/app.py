@@ -56,7 +56,8 @@ class HubApp:
         self._service = service
         self._keys = keys
         self._clock = clock
-        self.metrics = Metrics(service.workers)
+        self.metrics = Metrics(service.workers, lambda: service.n_unstored)
+        service.count_outcomes(self.metrics.finished)
         self._link = LinkEndpoint(service.workers, keys)
         self.api = _api(service, self.metrics, lifespan)
 

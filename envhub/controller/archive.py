@@ -33,6 +33,10 @@ class MemoryArchive:
     async def get(self, session_id: str) -> EpisodeRecord | None:
         return self._records.get(session_id)
 
+    @property
+    def n_pending(self) -> int:
+        return 0
+
     async def close(self) -> None:
         pass
 
@@ -65,6 +69,10 @@ class StoreArchive:
     async def get(self, session_id: str) -> EpisodeRecord | None:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._store.get, session_id)
+
+    @property
+    def n_pending(self) -> int:
+        return self._writer.stats.pending if self._writer is not None else 0
 
     async def close(self) -> None:
         if self._writer is not None:

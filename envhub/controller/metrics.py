@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Count
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -14,8 +15,9 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Metrics:
     """One registry per controller; gauges are read from the workers when they are scraped."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, n_unstored: Callable[[], int]) -> None:
         self._workers = workers
+        self._n_unstored = n_unstored
         self._registry = CollectorRegistry()
         self._calls = Histogram(
             "envhub_call_seconds", "Time of public calls.", ["call"], registry=self._registry, buckets=_BUCKETS
@@ -30,6 +32,7 @@ class Metrics:
         )
         self._slots = Gauge("envhub_slots", "Slots of linked workers.", ["state"], registry=self._registry)
         self._linked = Gauge("envhub_workers", "Workers by state.", ["state"], registry=self._registry)
+        self._unstored = Gauge("envhub_episodes_unstored", "Finished episodes not yet stored.", registry=self._registry)
         self._timers = {name: self._calls.labels(name) for name in ("start", "interact", "renew", "cancel")}
 
     def observe(self, call: str, seconds: float) -> None:
@@ -54,4 +57,5 @@ class Metrics:
         taken = sum(len(worker.sessions) + worker.reserved for worker in workers)
         self._slots.labels("taken").set(taken)
         self._slots.labels("free").set(sum(worker.capacity for worker in workers) - taken)
+        self._unstored.set(self._n_unstored())
         return generate_latest(self._registry)

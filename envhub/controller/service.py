@@ -56,6 +56,10 @@ class Archive(Protocol):
 
     async def get(self, session_id: str) -> wire.EpisodeRecord | None: ...
 
+    @property
+    def n_pending(self) -> int:
+        """Records taken and not yet safe."""
+
     async def close(self) -> None: ...
 
 
@@ -101,7 +105,7 @@ class ControllerService:
         self.workers = Workers(
             clock=clock,
             settings=liveness,
-            on_finished=archive.submit,
+            on_finished=self._on_finished,
             on_lost=self._on_lost,
             on_sessions=self._on_sessions,
         )
@@ -109,6 +113,8 @@ class ControllerService:
         self._keyed: OrderedDict[str, _Keyed] = OrderedDict()
         self._lost: OrderedDict[str, _Lost] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
+        self._uncounted: set[str] = set()
+        self._count: Callable[[str, str], None] = lambda environment, outcome: None
 
     # --- start ------------------------------------------------------------------------------------------------------
 
@@ -303,6 +309,10 @@ class ControllerService:
         reply = await self.workers.call(worker, "drain", "", b"")
         return Answered(reply.status, reply.body)
 
+    @property
+    def n_unstored(self) -> int:
+        return self._archive.n_pending
+
     def now(self) -> float:
         return self._clock.now()
 
@@ -325,6 +335,22 @@ class ControllerService:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._archive.close()
+
+    def count_outcomes(self, count: Callable[[str, str], None]) -> None:
+        """Have ``count(environment, outcome)`` called once for every episode that is stored."""
+        self._count = count
+
+    def _on_finished(self, record: wire.EpisodeRecord, on_stored: Callable[[], None]) -> None:
+        session_id, outcome = record.session_id, "failed" if record.error else str(record.stop_reason)
+        self._uncounted.add(session_id)
+
+        def stored() -> None:
+            if session_id in self._uncounted:
+                self._uncounted.discard(session_id)
+                self._count(record.environment, outcome)
+            on_stored()
+
+        self._archive.submit(record, stored)
 
     def _note_failure(self, where: str, error: BaseException) -> None:
         self.failures = [*self.failures[-9:], f"{where}: {type(error).__name__}: {error}"]

@@ -11,7 +11,14 @@ from envhub.envs.db.database import Column, Table
 TABLES = (
     Table(
         "people",
-        (Column("id", "INT", True), Column("name", "VARCHAR(40)"), Column("city", "TEXT"), Column("age", "INT"), Column("born", "DATE"), Column("salary", "DECIMAL(10,2)")),
+        (
+            Column("id", "INT", True),
+            Column("name", "VARCHAR(40)"),
+            Column("city", "TEXT"),
+            Column("age", "INT"),
+            Column("born", "DATE"),
+            Column("salary", "DECIMAL(10,2)"),
+        ),
         (
             (1, "Anna", "Oslo", 34, "1990-02-28", "52000.50"),
             (2, "Björn", "Bergen", 41, "1983-07-15", "61000.00"),
@@ -23,7 +30,14 @@ TABLES = (
     ),
     Table(
         "orders",
-        (Column("id", "INT", True), Column("person_id", "INT"), Column("item", "TEXT"), Column("qty", "INT"), Column("price", "DOUBLE"), Column("placed", "DATETIME")),
+        (
+            Column("id", "INT", True),
+            Column("person_id", "INT"),
+            Column("item", "TEXT"),
+            Column("qty", "INT"),
+            Column("price", "DOUBLE"),
+            Column("placed", "DATETIME"),
+        ),
         (
             (1, 1, "apple", 3, 0.5, "2024-01-05 10:00:00"),
             (2, 1, "pear", 2, 0.75, "2024-01-06 11:30:00"),

@@ -102,8 +102,8 @@ async def test_1000_sessions_of_10_turns_over_sockets(processes: Processes) -> N
 async def test_1000_sessions_survive_a_killed_and_restarted_controller_b034(processes: Processes) -> None:
     port = free_port()
     controller = await processes.controller(port)
-    processes.worker(port, capacity=700)
-    processes.worker(port, capacity=300)
+    processes.worker(port, capacity=300)  # fewer slots than sessions: starts are lost and repeated as well as turns
+    processes.worker(port, capacity=200)
     async with Hub(f"http://127.0.0.1:{port}") as hub:
         await until_ready(hub, 2)
 
@@ -117,7 +117,7 @@ async def test_1000_sessions_survive_a_killed_and_restarted_controller_b034(proc
         await until_idle(hub, 20)
         await until_stored(processes.store_url(port), N_SESSIONS)
     ids = {each[0] for each in outcomes if isinstance(each, tuple)}
-    records = [each for each in stored(processes.store_url(port)) if each[1]]
+    records = [each for each in stored(processes.store_url(port)) if each[1]]  # a start's twin ends unplayed
     assert {each for each, _ in records} == ids and len(records) == len(ids) == N_SESSIONS
     assert {turns for _, turns in records} == {N_TURNS}
 

@@ -36,7 +36,15 @@ FUNCTIONS: dict[str, Spec] = {
     **dates.FUNCTIONS,
     **documents.FUNCTIONS,
 }
-_KINDS: dict[str, T] = {"int": INT, "real": REAL, "str": STR, "date": DATE, "time": TIME, "datetime": DATETIME, "json": JSON}
+_KINDS: dict[str, T] = {
+    "int": INT,
+    "real": REAL,
+    "str": STR,
+    "date": DATE,
+    "time": TIME,
+    "datetime": DATETIME,
+    "json": JSON,
+}
 _KINDS["bin"] = T("bin", binary=True)
 
 
@@ -117,7 +125,9 @@ _ARGUMENTS: dict[str, Callable[[X], str]] = {
 def _concat(ctx: Context, node: n.Call, args: list[X]) -> X:
     if not args:
         raise _bad_count(node.name)
-    return X("(" + " || ".join(text(arg) for arg in args) + ")", STR._replace(binary=any(a.t.kind == "bin" for a in args)))
+    return X(
+        "(" + " || ".join(text(arg) for arg in args) + ")", STR._replace(binary=any(a.t.kind == "bin" for a in args))
+    )
 
 
 def _if(ctx: Context, node: n.Call, args: list[X]) -> X:
@@ -133,7 +143,11 @@ def _coalesce(ctx: Context, node: n.Call, args: list[X]) -> X:
 
 
 def _nullif(ctx: Context, node: n.Call, args: list[X]) -> X:
-    return X(f"(CASE WHEN {compare('=', args[0], args[1]).sql} THEN NULL ELSE {args[0].sql} END)", args[0].t, loose=args[0].loose)
+    return X(
+        f"(CASE WHEN {compare('=', args[0], args[1]).sql} THEN NULL ELSE {args[0].sql} END)",
+        args[0].t,
+        loose=args[0].loose,
+    )
 
 
 def _extreme(ctx: Context, node: n.Call, args: list[X]) -> X:
@@ -365,15 +379,46 @@ _SPECIAL: dict[str, tuple[int, int, _Builder]] = {
 # ---- aggregates and windows
 
 _AGGREGATES = frozenset(
-    """COUNT SUM AVG MIN MAX GROUP_CONCAT STD STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP BIT_AND BIT_OR BIT_XOR
-    JSON_ARRAYAGG JSON_OBJECTAGG GROUPING""".split()
+    [
+        "COUNT",
+        "SUM",
+        "AVG",
+        "MIN",
+        "MAX",
+        "GROUP_CONCAT",
+        "STD",
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "VARIANCE",
+        "VAR_POP",
+        "VAR_SAMP",
+        "BIT_AND",
+        "BIT_OR",
+        "BIT_XOR",
+        "JSON_ARRAYAGG",
+        "JSON_OBJECTAGG",
+        "GROUPING",
+    ]
 )
 _MOMENTS = {
     "STD": "m_stdpop", "STDDEV": "m_stdpop", "STDDEV_POP": "m_stdpop", "STDDEV_SAMP": "m_stdsamp",
     "VARIANCE": "m_varpop", "VAR_POP": "m_varpop", "VAR_SAMP": "m_varsamp",
 }  # fmt: skip
 _WINDOW_ONLY = frozenset(
-    "ROW_NUMBER RANK DENSE_RANK PERCENT_RANK CUME_DIST NTILE LAG LEAD FIRST_VALUE LAST_VALUE NTH_VALUE".split()
+    [
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+        "PERCENT_RANK",
+        "CUME_DIST",
+        "NTILE",
+        "LAG",
+        "LEAD",
+        "FIRST_VALUE",
+        "LAST_VALUE",
+        "NTH_VALUE",
+    ]
 )
 
 
@@ -427,7 +472,11 @@ def _total(name: str, distinct: str, x: X) -> X:
     if x.t.kind in ("real", "null"):
         return X(f"{name}({distinct}{x.sql})", REAL)
     if name == "SUM":
-        return X(f"SUM({distinct}{x.sql})" if x.t.kind == "int" else f"m_sum({distinct}{x.sql})", dec(x.t.scale), loose=x.loose)
+        return X(
+            f"SUM({distinct}{x.sql})" if x.t.kind == "int" else f"m_sum({distinct}{x.sql})",
+            dec(x.t.scale),
+            loose=x.loose,
+        )
     if distinct:
         quotient = f"m_div(m_sum(DISTINCT {x.sql}), COUNT(DISTINCT {x.sql}), {division_digits(x.t.scale, 0)})"
         return X(quotient, dec(x.t.scale + 4), loose=True)
@@ -458,11 +507,20 @@ def _windowed(ctx: Context, node: n.Call, scope: Scope) -> X:
     over = _over(ctx, node.over, scope)
     if node.name not in _WINDOW_ONLY:
         if node.name not in _AGGREGATES or node.name in ("GROUP_CONCAT", "GROUPING"):
-            raise MySQLError(1235, f"This version of MySQL doesn't yet support '{node.name.lower()} as window function'")
+            raise MySQLError(
+                1235, f"This version of MySQL doesn't yet support '{node.name.lower()} as window function'"
+            )
         x = _aggregate_sql(ctx, node, scope)
         return x._replace(sql=f"{x.sql} OVER {over}")
     args = [expressions.compile_expr(ctx, arg, scope) for arg in node.args]
-    counts = {"NTILE": (1, 1), "LAG": (1, 3), "LEAD": (1, 3), "FIRST_VALUE": (1, 1), "LAST_VALUE": (1, 1), "NTH_VALUE": (2, 2)}
+    counts = {
+        "NTILE": (1, 1),
+        "LAG": (1, 3),
+        "LEAD": (1, 3),
+        "FIRST_VALUE": (1, 1),
+        "LAST_VALUE": (1, 1),
+        "NTH_VALUE": (2, 2),
+    }
     low, high = counts.get(node.name, (0, 0))
     if not low <= len(args) <= high:
         raise _bad_count(node.name)
@@ -497,4 +555,3 @@ def _named(name: str, scope: Scope) -> n.Window:
     if window is None:
         raise MySQLError(3579, f"Window name '{name}' is not defined.")
     return window
-

@@ -21,11 +21,31 @@ from envhub.envs.db.sqlite.kinds import BIN, DATE, DATETIME, INT, JSON, REAL, ST
 Convert = Callable[[Any], Any]
 
 _TYPE = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?\s*(unsigned)?\s*$", re.I | re.S)
-_INTS = {"tinyint": 7, "smallint": 15, "mediumint": 23, "int": 31, "integer": 31, "bigint": 63, "int1": 7, "int2": 15, "int3": 23, "int4": 31, "int8": 63}
+_INTS = {
+    "tinyint": 7,
+    "smallint": 15,
+    "mediumint": 23,
+    "int": 31,
+    "integer": 31,
+    "bigint": 63,
+    "int1": 7,
+    "int2": 15,
+    "int3": 23,
+    "int4": 31,
+    "int8": 63,
+}
 _TEXTS = {"text": 65535, "tinytext": 255, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1, "long": (1 << 24) - 1}
 _BLOBS = {"blob": 65535, "tinyblob": 255, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1}
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-ALIASES = {"integer": "int", "bool": "tinyint(1)", "boolean": "tinyint(1)", "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double"}
+ALIASES = {
+    "integer": "int",
+    "bool": "tinyint(1)",
+    "boolean": "tinyint(1)",
+    "numeric": "decimal",
+    "dec": "decimal",
+    "fixed": "decimal",
+    "real": "double",
+}
 
 
 class ColumnType:
@@ -36,7 +56,10 @@ class ColumnType:
     def __init__(self, declared: str) -> None:
         match = _TYPE.match(declared)
         if match is None:
-            raise MySQLError(1064, f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1")
+            raise MySQLError(
+                1064,
+                f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1",
+            )
         name = match.group(1).lower()
         args = [part.strip() for part in _split(match.group(2) or "")]
         replaced = ALIASES.get(name, name)
@@ -46,7 +69,7 @@ class ColumnType:
         self.args = args
         self.unsigned = match.group(3) is not None
         if replaced == "decimal":
-            self.args = (args + ["0"])[:2] if args else ["10", "0"]
+            self.args = ([*args, "0"])[:2] if args else ["10", "0"]
         elif replaced in ("char", "binary", "bit") and not args:
             self.args = ["1"]
         shown = f"({','.join(self.args)})" if self.args else ""
@@ -85,13 +108,19 @@ def static_type(declared: str) -> T:
         return REAL
     if name in _TEXTS or name in ("char", "varchar", "nchar", "nvarchar", "varcharacter", "enum", "set"):
         if name in ("varchar", "enum", "set") and not column.args:
-            raise MySQLError(1064, "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '' at line 1")
+            raise MySQLError(
+                1064,
+                "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '' at line 1",
+            )
         return STR
     if name in _BLOBS or name in ("binary", "varbinary"):
         return BIN
     simple = {"date": DATE, "datetime": DATETIME, "timestamp": DATETIME, "time": TIME, "json": JSON}
     if name not in simple:
-        raise MySQLError(1064, f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1")
+        raise MySQLError(
+            1064,
+            f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1",
+        )
     t = simple[name]
     return t._replace(scale=min(column.size(), 6)) if name in ("datetime", "timestamp", "time") else t
 
@@ -227,7 +256,13 @@ def _bytes(column: ColumnType) -> Convert:
 
     def convert(value: Any) -> bytes:
         if column.name == "bit":
-            number = value if type(value) is int else int.from_bytes(value, "big") if isinstance(value, bytes) else int(numeric(value))
+            number = (
+                value
+                if type(value) is int
+                else int.from_bytes(value, "big")
+                if isinstance(value, bytes)
+                else int(numeric(value))
+            )
             return (number % (1 << limit)).to_bytes((limit + 7) // 8, "big")
         data = value if isinstance(value, bytes) else text_of(value).encode()
         return data[:limit].ljust(limit if column.name == "binary" else 0, b"\0")
@@ -274,7 +309,7 @@ def client_value(t: T) -> Convert | None:
     """The function that turns a stored value (never None) into what a MySQL client returns; None when it is the same."""
     if t.kind == "dec":
         return (lambda value: int(Decimal(value))) if t.whole else _decimal_out(t.scale)
-    return {"int": _int_out, "real": float, "date": _date_out, "datetime": _datetime_out, "time": dates.span}.get(t.kind)
+    return _CLIENT_VALUES.get(t.kind)
 
 
 def _int_out(value: Any) -> Any:
@@ -297,3 +332,12 @@ def _date_out(value: Any) -> dt.date | None:
 
 def _datetime_out(value: Any) -> dt.datetime | None:
     return dates.moment(value)
+
+
+_CLIENT_VALUES: dict[str, Convert] = {
+    "int": _int_out,
+    "real": float,
+    "date": _date_out,
+    "datetime": _datetime_out,
+    "time": dates.span,
+}

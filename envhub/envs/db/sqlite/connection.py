@@ -19,10 +19,22 @@ from envhub.envs.db.sqlite.functions import MAX_TEXT, Spec, dates, documents, nu
 from envhub.envs.db.sqlite.functions import text as texts
 from envhub.envs.db.sqlite.functions.aggregates import AGGREGATES
 
-_SPECS: dict[str, Spec] = {**numbers.FUNCTIONS, **texts.FUNCTIONS, **regex.FUNCTIONS, **dates.FUNCTIONS, **documents.FUNCTIONS}
+_SPECS: dict[str, Spec] = {
+    **numbers.FUNCTIONS,
+    **texts.FUNCTIONS,
+    **regex.FUNCTIONS,
+    **dates.FUNCTIONS,
+    **documents.FUNCTIONS,
+}
 _STEPS = 4000
 _DENIED = frozenset(
-    [sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE]
+    [
+        sqlite3.SQLITE_ATTACH,
+        sqlite3.SQLITE_DETACH,
+        sqlite3.SQLITE_PRAGMA,
+        sqlite3.SQLITE_CREATE_VTABLE,
+        sqlite3.SQLITE_DROP_VTABLE,
+    ]
 )
 
 
@@ -173,7 +185,7 @@ def _all_functions() -> list[tuple[str, Callable[..., Any], bool]]:
     found: list[tuple[str, Callable[..., Any], bool]] = []
     for name, spec in _SPECS.items():
         found.append((f"f_{name}", spec.call if spec.nulls else _strict(spec.call), True))
-    strict = {**numbers.INTERNAL, **texts.INTERNAL, **dates.INTERNAL}
+    strict: dict[str, Callable[..., Any]] = {**numbers.INTERNAL, **texts.INTERNAL, **dates.INTERNAL}
     strict |= {"m_todec": columns.to_decimal, "m_junq": documents.unquote, "m_extremed": _extreme_decimal}
     strict["m_conv"] = lambda declared, value: columns.converter(declared)(value)
     strict["m_json"] = lambda value: documents.dump(documents.load(value))

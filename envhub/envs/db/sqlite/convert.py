@@ -216,4 +216,3 @@ def division_digits(a: int, b: int) -> int:
     groups_a, groups_b = -(-a // 9) * 9, -(-b // 9) * 9
     extra = max(0, 4 - (groups_a - a) - (groups_b - b))
     return -(-(groups_a + groups_b + extra) // 9) * 9
-

@@ -61,8 +61,28 @@ def _check_name(name: str, code: int, what: str) -> None:
 
 
 def _copied(source: TableDef, name: str, phys: str) -> TableDef:
-    columns = [ColumnDef(c.name, c.type, c.t, c.phys, c.nullable, c.default, c.auto_increment, c.on_update_now, c.generated, c.comment) for c in source.columns]
-    return TableDef(name, phys, columns, [KeyDef(key.kind, key.name, list(key.columns)) for key in source.keys], checks=list(source.checks))
+    columns = [
+        ColumnDef(
+            c.name,
+            c.type,
+            c.t,
+            c.phys,
+            c.nullable,
+            c.default,
+            c.auto_increment,
+            c.on_update_now,
+            c.generated,
+            c.comment,
+        )
+        for c in source.columns
+    ]
+    return TableDef(
+        name,
+        phys,
+        columns,
+        [KeyDef(key.kind, key.name, list(key.columns)) for key in source.keys],
+        checks=list(source.checks),
+    )
 
 
 def _selected(session: Session, query: n.Query, table: TableDef) -> list[list[tuple[int, object]]]:
@@ -127,7 +147,9 @@ def _index(table: TableDef, position: str | None) -> int:
         return len(table.columns)
     if position == "":
         return 0
-    return next((p for p, column in enumerate(table.columns) if column.name.lower() == position.lower()), -1) + 1 or _no_column(table, position)
+    return next(
+        (p for p, column in enumerate(table.columns) if column.name.lower() == position.lower()), -1
+    ) + 1 or _no_column(table, position)
 
 
 def _no_column(table: TableDef, name: str) -> int:
@@ -158,7 +180,9 @@ def _add_keys(session: Session, table: TableDef, node: n.CreateTable) -> None:
     auto = [column for column in table.columns if column.auto_increment]
     keyed = {key.columns[0].lower() for key in table.keys}
     if len(auto) > 1 or any(column.name.lower() not in keyed for column in auto):
-        raise MySQLError(1075, "Incorrect table definition; there can be only one auto column and it must be defined as a key")
+        raise MySQLError(
+            1075, "Incorrect table definition; there can be only one auto column and it must be defined as a key"
+        )
     Writer(session, table)  # compiles generated columns and CHECKs: an unknown column in them is an error now
 
 
@@ -190,7 +214,10 @@ def _foreign(session: Session, table: TableDef, spec: n.ForeignKey) -> n.Foreign
     references = spec.references or (parent.primary.columns if parent.primary else [])
     wanted = [name.lower() for name in references]
     if not any([name.lower() for name in key.columns] == wanted for key in parent.unique_keys):
-        raise MySQLError(1822, f"Failed to add the foreign key constraint. Missing index for constraint '{spec.name or ''}' in the referenced table '{spec.table}'")
+        raise MySQLError(
+            1822,
+            f"Failed to add the foreign key constraint. Missing index for constraint '{spec.name or ''}' in the referenced table '{spec.table}'",
+        )
     name = spec.name or f"{table.name}_ibfk_{len(table.foreign) + 1}"
     return n.ForeignKey(name, spec.columns, spec.table, references, spec.on_delete, spec.on_update)
 
@@ -241,7 +268,10 @@ def create_view(session: Session, node: n.CreateView) -> int:
     ctx = session.context()
     plan = compile_query(ctx, node.query, None)
     if node.columns and len(node.columns) != len(plan.outs):
-        raise MySQLError(1353, "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts")
+        raise MySQLError(
+            1353,
+            "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts",
+        )
     names = node.columns or [out.name for out in plan.outs]
     for place, column in enumerate(names):
         if column.lower() in [other.lower() for other in names[:place]]:
@@ -274,14 +304,19 @@ def _refuse_parent(session: Session, name: str, going: set[str]) -> None:
     for other in session.catalog.tables.values():
         for key in other.foreign:
             if key.table == name and other.name not in going:
-                raise MySQLError(3730, f"Cannot drop table '{name}' referenced by a foreign key constraint '{key.name}' on table '{other.name}'.")
+                raise MySQLError(
+                    3730,
+                    f"Cannot drop table '{name}' referenced by a foreign key constraint '{key.name}' on table '{other.name}'.",
+                )
 
 
 def truncate(session: Session, node: n.Truncate) -> int:
     table = session.catalog.table(node.table)
     for other in session.catalog.tables.values():
         if other is not table and any(key.table == table.name for key in other.foreign):
-            raise MySQLError(1701, f"Cannot truncate a table referenced in a foreign key constraint (`{DATABASE}`.`{other.name}`)")
+            raise MySQLError(
+                1701, f"Cannot truncate a table referenced in a foreign key constraint (`{DATABASE}`.`{other.name}`)"
+            )
     session.connection.execute(f"DELETE FROM {table.phys}")
     table.auto_next = 1
     return 0
@@ -483,7 +518,9 @@ def _drop_foreign(session: Session, table: TableDef, action: n.AlterAction) -> N
 
 def _add_check(session: Session, table: TableDef, action: n.AlterAction) -> None:
     assert action.check is not None
-    table.checks.append(n.CheckSpec(action.check.name or f"{table.name}_chk_{len(table.checks) + 1}", action.check.expr))
+    table.checks.append(
+        n.CheckSpec(action.check.name or f"{table.name}_chk_{len(table.checks) + 1}", action.check.expr)
+    )
     writer = Writer(session, table)
     for (rowid,) in session.rows(f"SELECT rowid FROM {table.phys}", []):
         writer.finish(_row(session, table, rowid))
@@ -525,4 +562,3 @@ _ALTERATIONS = {
     "DROP_DEFAULT": _set_default,
     "NOTHING": _nothing,
 }
-

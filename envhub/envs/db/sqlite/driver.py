@@ -146,7 +146,7 @@ class SqliteDriver:
         """Process ids of the hosts started so far."""
         return tuple(host.pid for host in self._hosts if host.pid)
 
-    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> SqliteDatabase:  # noqa: B008
+    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> SqliteDatabase:
         host = min(self._hosts, key=lambda host: len(host.databases))
         number = next(self._ids)
         request = Request(0, number, "open", tables=[_frame(table) for table in tables])

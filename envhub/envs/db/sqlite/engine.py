@@ -113,13 +113,17 @@ class Engine:
         except MySQLError as error:
             return Outcome("error", [], [], [], error_code=error.code, message=error.message)
         except Timeout:
-            return Outcome("timeout", [], [], [], message=f"Query execution was interrupted after {bounds.timeout_s:g} s")
+            return Outcome(
+                "timeout", [], [], [], message=f"Query execution was interrupted after {bounds.timeout_s:g} s"
+            )
         except MemoryError:
             return Outcome("error", [], [], [], error_code=1037, message="1037 (HY001): Out of memory")
         except RecursionError:
             return Outcome("error", [], [], [], error_code=1436, message=too_deep().message)
         except UnicodeError:
-            return Outcome("error", [], [], [], error_code=1300, message="1300 (HY000): Invalid utf8mb4 character string")
+            return Outcome(
+                "error", [], [], [], error_code=1300, message="1300 (HY000): Invalid utf8mb4 character string"
+            )
         finally:
             connection.deadline = float("inf")
 
@@ -129,8 +133,18 @@ class Engine:
         if isinstance(statement, n.Refused):
             raise MySQLError(statement.code, statement.text)
         if isinstance(statement, n.Show | n.Explain):
-            columns, rows = show.show(self.session, statement) if isinstance(statement, n.Show) else show.explain(self.session, statement)
-            return Outcome("rows", [name for name, _ in columns], [t for _, t in columns], rows[: bounds.max_rows], truncated=len(rows) > bounds.max_rows)
+            columns, rows = (
+                show.show(self.session, statement)
+                if isinstance(statement, n.Show)
+                else show.explain(self.session, statement)
+            )
+            return Outcome(
+                "rows",
+                [name for name, _ in columns],
+                [t for _, t in columns],
+                rows[: bounds.max_rows],
+                truncated=len(rows) > bounds.max_rows,
+            )
         change = _CHANGES.get(type(statement))
         if change is not None:
             return self._change(change, statement)
@@ -198,7 +212,9 @@ class Engine:
         for name, system, node in statement.assignments:
             value, t = self.session.value(node)
             if not system:
-                self.session.connection.variables[name] = exact(value) if t.kind == "dec" and value is not None else value
+                self.session.connection.variables[name] = (
+                    exact(value) if t.kind == "dec" and value is not None else value
+                )
             elif name not in self.session.system:
                 raise MySQLError(1193, f"Unknown system variable '{name}'")
             elif name in ("version", "hostname", "port", "lower_case_table_names"):
@@ -266,4 +282,3 @@ _CHANGES: dict[type, Callable[[Session, Any], int]] = {
     n.RenameTables: definitions.rename_tables,
     n.Truncate: definitions.truncate,
 }
-

@@ -33,10 +33,8 @@ from envhub.envs.db.sqlite.kinds import (
     NUMERIC,
     REAL,
     STR,
-    TEMPORAL,
     TEXTUAL,
     TIME,
-    T,
     dec,
     unify,
 )
@@ -273,7 +271,7 @@ def _cast(ctx: Context, node: n.Cast, scope: Scope) -> X:
 
 
 def _cast_decimal(x: X, sizes: list[int]) -> X:
-    precision, scale = (sizes + [10, 0])[:2] if len(sizes) != 1 else (sizes[0], 0)
+    precision, scale = ([*sizes, 10, 0])[:2] if len(sizes) != 1 else (sizes[0], 0)
     if scale > precision:
         raise MySQLError(1427, "For float(M,D), double(M,D) or decimal(M,D), M must be >= D (column '').")
     value = x.sql if x.t.kind in NUMERIC else text(x) if x.t.kind in TEXTUAL else number(x).sql

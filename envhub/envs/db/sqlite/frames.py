@@ -88,6 +88,9 @@ def client_rows(block: Block) -> tuple[tuple[object, ...], ...]:
     if not any(converters):
         return tuple(block.rows)
     return tuple(
-        tuple(value if value is None or convert is None else convert(value) for value, convert in zip(row, converters, strict=True))
+        tuple(
+            value if value is None or convert is None else convert(value)
+            for value, convert in zip(row, converters, strict=True)
+        )
         for row in block.rows
     )

@@ -1,4 +1,4 @@
-"""Parses expressions and queries of MySQL's SELECT language.
+"""Parses MySQL expressions.
 
 Invariant: accepts what MySQL accepts and nothing wider: reserved words, double quotes and nesting are judged as MySQL judges them;
 nesting is bounded, so no text can exhaust the stack.
@@ -6,123 +6,141 @@ nesting is bounded, so no text can exhaust the stack.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import TypeAlias
 
 from envhub.envs.db.sqlite import nodes as n
-from envhub.envs.db.sqlite.errors import MySQLError, too_deep
-from envhub.envs.db.sqlite.lexer import RESERVED, Token, error_at, identifier, tokenize, unquote
+from envhub.envs.db.sqlite.errors import too_deep
+from envhub.envs.db.sqlite.lexer import RESERVED, Token, unquote
+from envhub.envs.db.sqlite.reader import MAX_DEPTH, TokenReader
 
-MAX_DEPTH = 60
-MAX_CHAIN = 400
 COMPARISONS = frozenset(["=", "<=>", "<", ">", "<=", ">=", "<>", "!="])
 UNITS = frozenset(
-    """MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR SECOND_MICROSECOND MINUTE_MICROSECOND MINUTE_SECOND
-    HOUR_MICROSECOND HOUR_SECOND HOUR_MINUTE DAY_MICROSECOND DAY_SECOND DAY_MINUTE DAY_HOUR YEAR_MONTH""".split()
+    [
+        "MICROSECOND",
+        "SECOND",
+        "MINUTE",
+        "HOUR",
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+        "SECOND_MICROSECOND",
+        "MINUTE_MICROSECOND",
+        "MINUTE_SECOND",
+        "HOUR_MICROSECOND",
+        "HOUR_SECOND",
+        "HOUR_MINUTE",
+        "DAY_MICROSECOND",
+        "DAY_SECOND",
+        "DAY_MINUTE",
+        "DAY_HOUR",
+        "YEAR_MONTH",
+    ]
 )
 _WORD_CALLS = frozenset(
-    """IF LEFT RIGHT REPLACE REPEAT INSERT MOD CHAR DATABASE SCHEMA VALUES CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME
-    LOCALTIMESTAMP UTC_DATE UTC_TIME UTC_TIMESTAMP CURRENT_USER ROW_NUMBER RANK DENSE_RANK PERCENT_RANK CUME_DIST NTILE LAG LEAD
-    FIRST_VALUE LAST_VALUE NTH_VALUE GROUPING""".split()
+    [
+        "IF",
+        "LEFT",
+        "RIGHT",
+        "REPLACE",
+        "REPEAT",
+        "INSERT",
+        "MOD",
+        "CHAR",
+        "DATABASE",
+        "SCHEMA",
+        "VALUES",
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "CURRENT_TIMESTAMP",
+        "LOCALTIME",
+        "LOCALTIMESTAMP",
+        "UTC_DATE",
+        "UTC_TIME",
+        "UTC_TIMESTAMP",
+        "CURRENT_USER",
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+        "PERCENT_RANK",
+        "CUME_DIST",
+        "NTILE",
+        "LAG",
+        "LEAD",
+        "FIRST_VALUE",
+        "LAST_VALUE",
+        "NTH_VALUE",
+        "GROUPING",
+    ]
 )
 _BARE_CALLS = frozenset(
-    "CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP UTC_DATE UTC_TIME UTC_TIMESTAMP CURRENT_USER".split()
+    [
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "CURRENT_TIMESTAMP",
+        "LOCALTIME",
+        "LOCALTIMESTAMP",
+        "UTC_DATE",
+        "UTC_TIME",
+        "UTC_TIMESTAMP",
+        "CURRENT_USER",
+    ]
 )
 _BINARY = {"|": 1, "&": 2, "<<": 3, ">>": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "DIV": 5, "MOD": 5, "^": 6}
-_CLAUSE_ENDS = frozenset("FROM WHERE GROUP HAVING ORDER LIMIT UNION INTERSECT EXCEPT FOR INTO WINDOW ON".split())
 NO_SPACE_CALLS = frozenset(
-    """ADDDATE BIT_AND BIT_OR BIT_XOR CAST COUNT CURDATE CURTIME DATE_ADD DATE_SUB EXTRACT GROUP_CONCAT MAX MID MIN NOW POSITION
-    SESSION_USER STD STDDEV STDDEV_POP STDDEV_SAMP SUBDATE SUBSTR SUBSTRING SUM SYSDATE SYSTEM_USER TRIM VARIANCE VAR_POP
-    VAR_SAMP""".split()
+    [
+        "ADDDATE",
+        "BIT_AND",
+        "BIT_OR",
+        "BIT_XOR",
+        "CAST",
+        "COUNT",
+        "CURDATE",
+        "CURTIME",
+        "DATE_ADD",
+        "DATE_SUB",
+        "EXTRACT",
+        "GROUP_CONCAT",
+        "MAX",
+        "MID",
+        "MIN",
+        "NOW",
+        "POSITION",
+        "SESSION_USER",
+        "STD",
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "SUBDATE",
+        "SUBSTR",
+        "SUBSTRING",
+        "SUM",
+        "SYSDATE",
+        "SYSTEM_USER",
+        "TRIM",
+        "VARIANCE",
+        "VAR_POP",
+        "VAR_SAMP",
+    ]
 )
+_STARTERS = frozenset(["TRUE", "FALSE", "DATE", "TIME", "TIMESTAMP", "_UTF8MB4", "_UTF8", "_LATIN1", "_BINARY"])
 
 
-class Grammar:
-    """One statement's tokens and the place reached in them."""
+class Grammar(TokenReader):
+    """Expressions; ``special_calls`` are the functions with a syntax of their own."""
 
-    def __init__(self, sql: str) -> None:
-        self.sql = sql
-        self.tokens = tokenize(sql)
-        self.at = 0
-        self.depth = 0
-        self.tok: Token = self.tokens[0]
+    special_calls: dict[str, SpecialCall]
 
-    # ---- tokens
+    def query(self) -> n.Query:
+        """A SELECT and its relatives; the query grammar supplies it."""
+        raise NotImplementedError
 
-    def step(self) -> Token:
-        token = self.tok
-        if self.at < len(self.tokens) - 1:
-            self.at += 1
-        self.tok = self.tokens[self.at]
-        return token
-
-    def ahead(self, count: int = 1) -> Token:
-        return self.tokens[min(self.at + count, len(self.tokens) - 1)]
-
-    def back_to(self, at: int) -> None:
-        self.at = at
-        self.tok = self.tokens[at]
-
-    def accept(self, *words: str) -> bool:
-        """Consume the given sequence of words or operators if all of it comes next."""
-        for offset, word in enumerate(words):
-            if self.tokens[min(self.at + offset, len(self.tokens) - 1)].up != word:
-                return False
-        self.back_to(self.at + len(words))
-        return True
-
-    def expect(self, *words: str) -> None:
-        for word in words:
-            if self.tok.up != word:
-                raise self.error()
-            self.step()
-
-    def one_of(self, *words: str) -> str | None:
-        if self.tok.up in words:
-            return self.step().up
-        return None
-
-    def error(self, token: Token | None = None) -> MySQLError:
-        return error_at(self.sql, (token or self.tok).pos)
-
-    def text_between(self, start: Token, end_at: int) -> str:
-        return self.sql[start.pos : self.tokens[end_at].end]
-
-    def ident(self) -> str:
-        token = self.tok
-        if token.kind == "qid" or (token.kind == "id" and token.up not in RESERVED):
-            self.step()
-            name = identifier(token)
-            if not name:
-                raise self.error(token)
-            return name
-        raise self.error()
-
-    def alias(self) -> str | None:
-        """An optional select-list alias: ``AS x``, ``x`` or a string."""
-        if self.accept("AS"):
-            if self.tok.kind == "str":
-                return unquote(self.step().text)
-            return self.ident()
-        if self.tok.kind == "str":
-            return unquote(self.step().text)
-        if self.tok.kind == "qid" or (self.tok.kind == "id" and self.tok.up not in RESERVED):
-            return self.ident()
-        return None
-
-    def string(self) -> str:
-        if self.tok.kind != "str":
-            raise self.error()
-        value = unquote(self.step().text)
-        while self.tok.kind == "str":
-            value += unquote(self.step().text)
-        return value
-
-    def number(self) -> int:
-        if self.tok.kind != "num" or not self.tok.text.isdigit():
-            raise self.error()
-        return int(self.step().text)
-
-    # ---- expressions
+    def starts_query(self) -> bool:
+        """Whether a query comes next, parenthesised or not; the query grammar supplies it."""
+        raise NotImplementedError
 
     def expr(self) -> n.Expr:
         self.depth += 1
@@ -194,12 +212,7 @@ class Grammar:
                 left = n.Is(left, "NULL" if what == "UNKNOWN" else what, negated)
             else:
                 return left
-            links = self._chained(links)
-
-    def _chained(self, links: int) -> int:
-        if links >= MAX_CHAIN:
-            raise too_deep()
-        return links + 1
+            links = self.chained(links)
 
     def _predicate(self) -> n.Expr:
         left = self._bits(0)
@@ -243,7 +256,7 @@ class Grammar:
         return n.In(left, items, None, negated)
 
     def _bits(self, level: int) -> n.Expr:
-        left = self._prefix()
+        left = self.prefix()
         links = 0
         while True:
             op = self.tok.up
@@ -256,7 +269,11 @@ class Grammar:
                 left = n.Call("DATE_ADD" if op == "+" else "DATE_SUB", [left, self.interval()])
             else:
                 left = n.Binary("%" if op == "MOD" else op, left, self._bits(power))
-            links = self._chained(links)
+            links = self.chained(links)
+
+    def operand(self) -> n.Expr:
+        """An operand of a comparison."""
+        return self._bits(0)
 
     def interval(self) -> n.Expr:
         amount = self.expr()
@@ -265,11 +282,11 @@ class Grammar:
         # An interval is only ever an argument of a date call; Row carries both to it.
         return n.Row([amount, n.Literal(self.step().up)])
 
-    def _prefix(self) -> n.Expr:
+    def prefix(self) -> n.Expr:
         ops: list[str] = []
         while (self.tok.kind == "op" and self.tok.up in "-+~!") or self.tok.up == "BINARY":
             ops.append(self.step().up)
-            self._chained(len(ops) * 8)
+            self.chained(len(ops) * 8)
         value = self._postfix()
         for op in reversed(ops):
             if op == "-" and isinstance(value, n.Literal) and type(value.value) in (int, float, Decimal):
@@ -283,8 +300,8 @@ class Grammar:
         while True:
             if self.tok.up == "COLLATE":
                 self.step()
-                name = self.string() if self.tok.kind == "str" else (self.step().text)
-                value = n.Collate(value, name.lower())
+                collation = self.string() if self.tok.kind == "str" else self.step().text
+                value = n.Collate(value, collation.lower())
             elif self.tok.up in ("->", "->>"):
                 op = self.step().up
                 value = n.Call("JSON_EXTRACT", [value, n.Literal(self.string())])
@@ -319,7 +336,7 @@ class Grammar:
             special = self._primary_word(token)
             if special is not None:
                 return special
-        return self._column()
+        return self.column()
 
     def _primary_op(self, token: Token) -> n.Expr:
         if token.text == "(":
@@ -335,7 +352,7 @@ class Grammar:
             self.step()
             if self.tok.text == "@":
                 self.step()
-                name = self._system_name()
+                name = self.system_name()
                 return n.Variable(name, system=True)
             name = unquote(self.step().text) if self.tok.kind == "str" else self.ident()
             return n.Variable(name.lower())
@@ -347,13 +364,13 @@ class Grammar:
             return value
         raise self.error()
 
-    def _system_name(self) -> str:
+    def system_name(self) -> str:
         name = self.step().text.lower()
         while self.accept("."):
             name = self.step().text.lower()
         return name
 
-    def _column(self) -> n.Expr:
+    def column(self) -> n.Expr:
         parts = [self.ident()]
         while self.tok.text == "." and self.tok.kind == "op" and len(parts) < 3:
             self.step()
@@ -433,7 +450,7 @@ class Grammar:
         name = token.up
         self.step()
         self.expect("(")
-        special = _SPECIAL_CALLS.get(name)
+        special = self.special_calls.get(name)
         call = special(self, name) if special else self._plain_call(name)
         self.expect(")")
         if isinstance(call, n.Call):
@@ -497,10 +514,7 @@ class Grammar:
     def _bound(self) -> str:
         if self.accept("CURRENT", "ROW"):
             return "CURRENT ROW"
-        if self.accept("UNBOUNDED"):
-            start = "UNBOUNDED"
-        else:
-            start = str(self.number())
+        start = "UNBOUNDED" if self.accept("UNBOUNDED") else str(self.number())
         end = self.one_of("PRECEDING", "FOLLOWING")
         if end is None:
             raise self.error()
@@ -523,263 +537,8 @@ class Grammar:
             if not self.accept(","):
                 return orders
 
-    # ---- queries
 
-    def starts_query(self) -> bool:
-        offset = 0
-        while self.ahead(offset).text == "(" and self.ahead(offset).kind == "op":
-            offset += 1
-            if offset > MAX_DEPTH:
-                raise too_deep()
-        word = self.ahead(offset).up
-        if word == "VALUES":
-            return self.ahead(offset + 1).up == "ROW"
-        if offset and word in ("SELECT", "WITH"):
-            return self._parenthesised_query()
-        return word in ("SELECT", "WITH")
-
-    def _parenthesised_query(self) -> bool:
-        """``((SELECT 1) + 1)`` is an expression, ``((SELECT 1) UNION ...)`` a query: look behind the inner parentheses."""
-        at = self.at
-        depth = 0
-        while at < len(self.tokens):
-            token = self.tokens[at]
-            if token.kind == "op" and token.text == "(":
-                depth += 1
-            elif token.kind == "op" and token.text == ")":
-                depth -= 1
-                if depth == 0:
-                    break
-            at += 1
-        following = self.tokens[min(at + 1, len(self.tokens) - 1)]
-        return following.up in ("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", ")")
-
-    def query(self) -> n.Query:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise too_deep()
-        try:
-            ctes: list[n.CTE] = []
-            recursive = False
-            if self.accept("WITH"):
-                recursive, ctes = self.ctes()
-            query = self._compound()
-            if self.tok.up in ("ORDER", "LIMIT"):
-                if query.order or query.limit is not None or query.ctes:
-                    query = n.Select([n.Item(n.Star(), None, "*")], n.Derived(query, "", []))
-                self.order_limit(query)
-            self.accept("FOR", "UPDATE") or self.accept("FOR", "SHARE") or self.accept("LOCK", "IN", "SHARE", "MODE")
-            query.ctes = ctes + query.ctes
-            query.recursive = recursive or query.recursive
-            return query
-        finally:
-            self.depth -= 1
-
-    def ctes(self) -> tuple[bool, list[n.CTE]]:
-        recursive = self.accept("RECURSIVE")
-        ctes: list[n.CTE] = []
-        while True:
-            name = self.ident()
-            columns = self.name_list() if self.tok.text == "(" else []
-            self.expect("AS", "(")
-            ctes.append(n.CTE(name, columns, self.query()))
-            self.expect(")")
-            if not self.accept(","):
-                return recursive, ctes
-
-    def name_list(self) -> list[str]:
-        self.expect("(")
-        names = [self.ident()]
-        while self.accept(","):
-            names.append(self.ident())
-        self.expect(")")
-        return names
-
-    def _compound(self) -> n.Query:
-        left = self._intersect()
-        links = 0
-        while self.tok.up in ("UNION", "EXCEPT"):
-            left = self._append(left)
-            links = self._chained(links)
-        return left
-
-    def _intersect(self) -> n.Query:
-        left = self._query_term()
-        while self.tok.up == "INTERSECT":
-            left = self._append(left)
-        return left
-
-    def _append(self, left: n.Query) -> n.Query:
-        op = self.step().up
-        everything = self.accept("ALL")
-        if not everything:
-            self.accept("DISTINCT")
-        right = self._intersect() if op != "INTERSECT" else self._query_term()
-        return n.Compound(left, op, everything, right)
-
-    def _query_term(self) -> n.Query:
-        if self.tok.text == "(" and self.tok.kind == "op":
-            self.step()
-            query = self.query()
-            self.expect(")")
-            return query
-        if self.accept("VALUES"):
-            rows = []
-            while self.accept("ROW"):
-                self.expect("(")
-                rows.append(self.expr_list())
-                self.expect(")")
-                if not self.accept(","):
-                    break
-            return n.Values(rows)
-        return self._select()
-
-    def _select(self) -> n.Query:
-        self.expect("SELECT")
-        distinct = False
-        while True:
-            word = self.one_of(
-                "DISTINCT", "DISTINCTROW", "ALL", "SQL_CALC_FOUND_ROWS", "SQL_NO_CACHE", "HIGH_PRIORITY",
-                "STRAIGHT_JOIN", "SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT",
-            )  # fmt: skip
-            if word is None:
-                break
-            distinct = distinct or word.startswith("DISTINCT")
-        select = n.Select(self._items(), distinct=distinct)
-        if self.accept("FROM") and not self.accept("DUAL"):
-            select.source = self.sources()
-        if self.accept("WHERE"):
-            select.where = self.expr()
-        if self.accept("GROUP", "BY"):
-            select.group = [order.expr for order in self.order_list()]
-            select.rollup = self.accept("WITH", "ROLLUP")
-        if self.accept("HAVING"):
-            select.having = self.expr()
-        if self.accept("WINDOW"):
-            while True:
-                name = self.ident()
-                self.expect("AS")
-                select.windows[name.lower()] = self.window()
-                if not self.accept(","):
-                    break
-        return select
-
-    def order_limit(self, query: n.Query) -> None:
-        if self.accept("ORDER", "BY"):
-            query.order = self.order_list()
-        if self.accept("LIMIT"):
-            query.limit = self._limit_value()
-            if self.accept(","):
-                query.offset, query.limit = query.limit, self._limit_value()
-            elif self.accept("OFFSET"):
-                query.offset = self._limit_value()
-
-    def _limit_value(self) -> n.Expr:
-        return n.Literal(min(self.number(), (1 << 63) - 1))
-
-    def _items(self) -> list[n.Item]:
-        items: list[n.Item] = []
-        while True:
-            start = self.tok
-            if start.text == "*" and start.kind == "op":
-                if items:
-                    raise self.error()
-                self.step()
-                items.append(n.Item(n.Star(), None, "*"))
-            else:
-                value = self.expr()
-                text = self.text_between(start, self.at - 1)
-                items.append(n.Item(value, self.alias(), text))
-            if not self.accept(","):
-                return items
-
-    def sources(self) -> n.Source:
-        left = self._joined()
-        while self.accept(","):
-            left = n.Join(left, self._joined(), "COMMA")
-        return left
-
-    def _joined(self) -> n.Source:
-        left = self._source()
-        links = 0
-        while True:
-            natural = self.accept("NATURAL")
-            kind = self._join_kind()
-            if kind is None:
-                if natural:
-                    raise self.error()
-                return left
-            join = n.Join(left, self._source(), kind, natural=natural)
-            if not natural:
-                if self.accept("ON"):
-                    join.on = self.expr()
-                elif self.accept("USING"):
-                    join.using = self.name_list()
-                elif kind != "INNER":
-                    raise self.error()
-            left = join
-            links = self._chained(links * 4) // 4 + 1
-
-    def _join_kind(self) -> str | None:
-        if self.accept("JOIN") or self.accept("INNER", "JOIN") or self.accept("CROSS", "JOIN") or self.accept("STRAIGHT_JOIN"):
-            return "INNER"
-        side = self.one_of("LEFT", "RIGHT")
-        if side is None:
-            return None
-        self.accept("OUTER")
-        self.expect("JOIN")
-        return side
-
-    def _source(self) -> n.Source:
-        if self.accept("LATERAL"):
-            raise self.error()
-        if self.tok.text == "(" and self.tok.kind == "op":
-            self.depth += 1
-            if self.depth > MAX_DEPTH:
-                raise too_deep()
-            self.step()
-            if self.starts_query():
-                query = self.query()
-                self.expect(")")
-                self.depth -= 1
-                self.accept("AS")
-                if self.tok.kind not in ("id", "qid") or (self.tok.kind == "id" and self.tok.up in RESERVED):
-                    raise MySQLError(1248, "Every derived table must have its own alias")
-                alias = self.ident()
-                return n.Derived(query, alias, self.name_list() if self.tok.text == "(" else [])
-            source = self.sources()
-            self.expect(")")
-            self.depth -= 1
-            return source
-        table = self.table_name()
-        alias = self._table_alias()
-        if alias:
-            table.alias = alias
-        while (self.tok.up in ("USE", "IGNORE", "FORCE")) and self.ahead().up in ("INDEX", "KEY"):
-            self.step()
-            self.step()
-            if self.accept("FOR"):
-                self.step()
-            self.name_list()
-        return table
-
-    def _table_alias(self) -> str | None:
-        if self.accept("AS"):
-            return self.ident()
-        if self.tok.kind == "qid" or (self.tok.kind == "id" and self.tok.up not in RESERVED):
-            return self.ident()
-        return None
-
-    def table_name(self) -> n.TableRef:
-        name = self.ident()
-        if self.tok.text == "." and self.tok.kind == "op":
-            self.step()
-            table = self.ident()
-            return n.TableRef(name, table, table)
-        return n.TableRef(None, name, name)
-
-
-_STARTERS = frozenset(["TRUE", "FALSE", "DATE", "TIME", "TIMESTAMP", "_UTF8MB4", "_UTF8", "_LATIN1", "_BINARY"])
+SpecialCall: TypeAlias = Callable[[Grammar, str], n.Expr]
 
 
 def _number(text: str) -> int | float | Decimal:
@@ -788,115 +547,3 @@ def _number(text: str) -> int | float | Decimal:
     if "e" in text or "E" in text:
         return float(text)
     return Decimal(text)
-
-
-def _cast_call(g: Grammar, name: str) -> n.Expr:
-    value = g.expr()
-    if name == "CONVERT" and g.accept("USING"):
-        g.step()
-        return n.Cast(value, "CHAR")
-    g.expect("AS") if name == "CAST" else g.expect(",")
-    return n.Cast(value, g.cast_type())
-
-
-def _extract_call(g: Grammar, name: str) -> n.Expr:
-    if g.tok.up not in UNITS:
-        raise g.error()
-    unit = g.step().up
-    g.expect("FROM")
-    return n.Call(name, [n.Literal(unit), g.expr()])
-
-
-def _unit_call(g: Grammar, name: str) -> n.Expr:
-    unit = g.tok.up.removeprefix("SQL_TSI_")
-    if unit not in UNITS:
-        raise g.error()
-    g.step()
-    g.expect(",")
-    return n.Call(name, [n.Literal(unit), *g.expr_list()])
-
-
-def _date_add_call(g: Grammar, name: str) -> n.Expr:
-    value = g.expr()
-    g.expect(",")
-    if g.accept("INTERVAL"):
-        return n.Call({"ADDDATE": "DATE_ADD", "SUBDATE": "DATE_SUB"}.get(name, name), [value, g.interval()])
-    if name in ("DATE_ADD", "DATE_SUB"):
-        raise g.error()
-    days: n.Expr = n.Row([g.expr(), n.Literal("DAY")])
-    return n.Call("DATE_ADD" if name == "ADDDATE" else "DATE_SUB", [value, days])
-
-
-def _trim_call(g: Grammar, name: str) -> n.Expr:
-    side = g.one_of("BOTH", "LEADING", "TRAILING") or "BOTH"
-    if g.accept("FROM"):
-        return n.Call("TRIM", [n.Literal(side), n.Literal(" "), g.expr()])
-    first = g.expr()
-    if g.accept("FROM"):
-        return n.Call("TRIM", [n.Literal(side), first, g.expr()])
-    return n.Call("TRIM", [n.Literal(side), n.Literal(" "), first])
-
-
-def _substring_call(g: Grammar, name: str) -> n.Expr:
-    args = [g.expr()]
-    if g.accept("FROM"):
-        args.append(g.expr())
-        if g.accept("FOR"):
-            args.append(g.expr())
-        return n.Call("SUBSTRING", args)
-    while g.accept(","):
-        args.append(g.expr())
-    return n.Call("SUBSTRING", args)
-
-
-def _position_call(g: Grammar, name: str) -> n.Expr:
-    needle = g._bits(0)
-    g.expect("IN")
-    return n.Call("LOCATE", [needle, g.expr()])
-
-
-def _group_concat_call(g: Grammar, name: str) -> n.Expr:
-    call = n.Call(name, [], g.accept("DISTINCT"))
-    call.args = g.expr_list()
-    if g.accept("ORDER", "BY"):
-        call.order = g.order_list()
-    call.separator = ","
-    if g.accept("SEPARATOR"):
-        call.separator = g.string()
-    return call
-
-
-def _char_call(g: Grammar, name: str) -> n.Expr:
-    args = g.expr_list()
-    if g.accept("USING"):
-        g.step()
-    return n.Call(name, args)
-
-
-def _format_call(g: Grammar, name: str) -> n.Expr:
-    kind = g.one_of("DATE", "TIME", "DATETIME", "TIMESTAMP")
-    if kind is None:
-        raise g.error()
-    g.expect(",")
-    return n.Call(name, [n.Literal(kind), g.expr()])
-
-
-_SPECIAL_CALLS = {
-    "CAST": _cast_call,
-    "CONVERT": _cast_call,
-    "EXTRACT": _extract_call,
-    "TIMESTAMPDIFF": _unit_call,
-    "TIMESTAMPADD": _unit_call,
-    "DATE_ADD": _date_add_call,
-    "DATE_SUB": _date_add_call,
-    "ADDDATE": _date_add_call,
-    "SUBDATE": _date_add_call,
-    "TRIM": _trim_call,
-    "SUBSTRING": _substring_call,
-    "SUBSTR": _substring_call,
-    "MID": _substring_call,
-    "POSITION": _position_call,
-    "GROUP_CONCAT": _group_concat_call,
-    "CHAR": _char_call,
-    "GET_FORMAT": _format_call,
-}

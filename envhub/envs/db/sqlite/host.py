@@ -57,7 +57,12 @@ class Host:
         except MemoryError:
             reply = Reply(request.number, "error", error_code=1037, message="1037 (HY001): Out of memory")
         except Exception as error:  # boundary: a bug of ours must answer its request, not hang it
-            reply = Reply(request.number, "error", error_code=1105, message=f"1105 (HY000): Unknown error ({type(error).__name__})")
+            reply = Reply(
+                request.number,
+                "error",
+                error_code=1105,
+                message=f"1105 (HY000): Unknown error ({type(error).__name__})",
+            )
         data = pack(reply)
         with self.sending:
             self.channel.sendall(data)
@@ -94,7 +99,14 @@ class Host:
 def _frame(number: int, outcome: Outcome) -> Reply:
     blocks = [Block("", outcome.columns, type_frames(outcome.types), outcome.rows)] if outcome.status == "rows" else []
     return Reply(
-        number, outcome.status, blocks, outcome.affected, outcome.truncated, outcome.error_code, outcome.message, outcome.logged
+        number,
+        outcome.status,
+        blocks,
+        outcome.affected,
+        outcome.truncated,
+        outcome.error_code,
+        outcome.message,
+        outcome.logged,
     )
 
 

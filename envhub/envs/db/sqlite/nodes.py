@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
 
-Value: TypeAlias = None | int | float | Decimal | str | bytes
+Value: TypeAlias = int | float | Decimal | str | bytes | None
 
 
 @dataclass(slots=True)

@@ -104,7 +104,9 @@ class HostProcess:
                 return await waiter
         except TimeoutError:
             self._waiting.pop(number, None)
-            log.warning("database host killed: statement overran", extra={"host_pid": self.pid, "database": request.database})
+            log.warning(
+                "database host killed: statement overran", extra={"host_pid": self.pid, "database": request.database}
+            )
             self.kill()
             raise Overrun from None
         finally:
@@ -148,7 +150,7 @@ class HostProcess:
         environment = {"PYTHONPATH": _ROOT, "MALLOC_ARENA_MAX": "2", "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
         try:
             # vfork-fast: no preexec function, and the start is over in a millisecond or two.
-            self._process = subprocess.Popen(  # noqa: ASYNC220
+            self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
             )
         except OSError as error:

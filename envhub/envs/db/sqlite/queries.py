@@ -104,7 +104,10 @@ def _cte(ctx: Context, cte: n.CTE, scope: Scope, recursive: bool) -> str:
 
 def _columns(outs: list[Out], names: list[str]) -> list[Col]:
     if names and len(names) != len(outs):
-        raise MySQLError(1353, "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts")
+        raise MySQLError(
+            1353,
+            "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts",
+        )
     seen: set[str] = set()
     columns = []
     for place, out in enumerate(outs):
@@ -129,7 +132,9 @@ def _recursive(ctx: Context, cte: n.CTE, query: n.Compound, scope: Scope, phys: 
     for op, member in reversed(members):
         plan = compile_query(ctx, member, scope)
         _same_width(len(columns), len(plan.outs))
-        sql += op + plan.render([cast_to(o.x, c.x.t if c.x.t != NULL else STR) for o, c in zip(plan.outs, columns, strict=True)])
+        sql += op + plan.render(
+            [cast_to(o.x, c.x.t if c.x.t != NULL else STR) for o, c in zip(plan.outs, columns, strict=True)]
+        )
     names = ", ".join(f"c{place}" for place in range(len(columns)))
     return f"{phys}({names}) AS ({sql}{limit_clause(query)})"
 
@@ -183,7 +188,10 @@ def _typed_branch(plan: Plan, types: list[T]) -> Plan:
     columns = [sortable(X(cast_to(out.x, t), t)) for out, t in zip(plan.outs, types, strict=True)]
     if plan.branches or plan.prefix or " LIMIT " in plan.tail or " ORDER BY " in plan.tail:
         inner = plan.render()
-        listed = [sortable(X(cast_to(X(f"c{place}", out.x.t), t), t)) for place, (out, t) in enumerate(zip(plan.outs, types, strict=True))]
+        listed = [
+            sortable(X(cast_to(X(f"c{place}", out.x.t), t), t))
+            for place, (out, t) in enumerate(zip(plan.outs, types, strict=True))
+        ]
         body = ", ".join(f"{column} AS c{place}" for place, column in enumerate(listed))
         return _fixed(plan.outs, f"SELECT {body} FROM ({inner})")
     body = ", ".join(f"{column} AS c{place}" for place, column in enumerate(columns))
@@ -236,7 +244,9 @@ def _values(ctx: Context, query: n.Values, scope: Scope) -> Plan:
     if any(len(row) != width for row in rows):
         raise MySQLError(1136, "Column count doesn't match value count at row 1")
     types = [unify(row[place].t for row in rows) for place in range(width)]
-    lines = [", ".join(f"{cast_to(x, t)} AS c{at}" for at, (x, t) in enumerate(zip(row, types, strict=True))) for row in rows]
+    lines = [
+        ", ".join(f"{cast_to(x, t)} AS c{at}" for at, (x, t) in enumerate(zip(row, types, strict=True))) for row in rows
+    ]
     outs = [Out(f"column_{place}", X(f"c{place}", t)) for place, t in enumerate(types)]
     return _ordered(ctx, query, _fixed(outs, " UNION ALL ".join("SELECT " + line for line in lines)), scope)
 
@@ -354,7 +364,13 @@ def _items(ctx: Context, query: n.Select, scope: Scope) -> list[Out]:
             x = expressions.compile_expr(ctx, item.expr, scope)
             place = len(outs) + 1
             scope.bare[mark:] = [(sql, f"{place}\0{name}") for sql, name in scope.bare[mark:]]
-            name = item.alias if item.alias is not None else item.expr.parts[-1] if isinstance(item.expr, n.Name) else item.text
+            name = (
+                item.alias
+                if item.alias is not None
+                else item.expr.parts[-1]
+                if isinstance(item.expr, n.Name)
+                else item.text
+            )
             outs.append(Out(name, x))
     return outs
 
@@ -453,8 +469,8 @@ def order_term(ctx: Context, order: n.Order, scope: Scope) -> str:
 def limit_clause(query: n.Query) -> str:
     if not isinstance(query.limit, n.Literal):
         return ""
-    offset = f" OFFSET {query.offset.value}" if isinstance(query.offset, n.Literal) else ""
-    return f" LIMIT {query.limit.value}{offset}"
+    offset = f" OFFSET {query.offset.value!r}" if isinstance(query.offset, n.Literal) else ""
+    return f" LIMIT {query.limit.value!r}{offset}"
 
 
 def _full_group_by(query: n.Select, scope: Scope, groups: list[X]) -> None:
@@ -616,9 +632,10 @@ def _join_condition(ctx: Context, join: n.Join, scope: Scope, bounds: tuple[int,
         names = list(dict.fromkeys(c.name for source in lefts for c in source.columns if c.name.lower() in right_names))
     parts = []
     for name in names:
-        left_scope = Scope(None, lefts, merged={k: v for k, v in scope.merged.items() if len(lefts) > 1}, clause="from clause")
+        left_scope = Scope(
+            None, lefts, merged={k: v for k, v in scope.merged.items() if len(lefts) > 1}, clause="from clause"
+        )
         a, b = left_scope.resolve((name,)), Scope(None, rights, clause="from clause").resolve((name,))
         parts.append(compare("=", a, b).sql)
         scope.merged[name.lower()] = b if join.kind == "RIGHT" else a
     return " AND ".join(parts)
-

@@ -117,7 +117,10 @@ def _fields(names: str) -> list[tuple[str, T]]:
 
 
 _TABLES: dict[str, tuple[list[tuple[str, T]], Callable[[Catalog], Iterable[Row]]]] = {
-    "tables": (_fields("TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE TABLE_COLLATION TABLE_COMMENT"), _tables),
+    "tables": (
+        _fields("TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE TABLE_COLLATION TABLE_COMMENT"),
+        _tables,
+    ),
     "columns": (
         _fields(
             "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION# COLUMN_DEFAULT IS_NULLABLE DATA_TYPE "
@@ -132,7 +135,10 @@ _TABLES: dict[str, tuple[list[tuple[str, T]], Callable[[Catalog], Iterable[Row]]
         ),
         _keys,
     ),
-    "statistics": (_fields("TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME"), _statistics),
+    "statistics": (
+        _fields("TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME"),
+        _statistics,
+    ),
     "views": (_fields("TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION"), _views),
     "schemata": (_fields("CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME"), _schemata),
 }

@@ -90,4 +90,3 @@ class RowExpressions:
 
     def evaluate(self, row: list[Any], new: list[Any] | None = None) -> tuple[Any, ...]:
         return self.session.rows(self.sql, [*row, *(new or row), *self.rest])[0]
-

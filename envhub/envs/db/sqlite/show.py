@@ -33,10 +33,14 @@ def show(session: Session, node: n.Show) -> Answer:
     return columns, rows
 
 
-def _where(session: Session, where: n.Expr, columns: list[tuple[str, T]], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _where(
+    session: Session, where: n.Expr, columns: list[tuple[str, T]], rows: list[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
     ctx = session.context()
     sql, cols = rows_sql(columns, [", ".join(literal(ctx, value).sql for value in row) for row in rows])
-    scope = Scope(sources=[Source("", "s", [Col(c.name, c.x._replace(sql=f"s.{c.x.sql}")) for c in cols])], clause="where clause")
+    scope = Scope(
+        sources=[Source("", "s", [Col(c.name, c.x._replace(sql=f"s.{c.x.sql}")) for c in cols])], clause="where clause"
+    )
     return session.rows(f"SELECT * FROM ({sql}) AS s WHERE {truth(compile_expr(ctx, where, scope))}", ctx.params)
 
 
@@ -66,7 +70,15 @@ def _described(session: Session, node: n.Show) -> list[tuple[ColumnDef, TableDef
         if view is None:
             raise unknown_table(DATABASE, name)
         plan = compile_query(session.context(), view.query, None)
-        types = {"int": "bigint", "real": "double", "str": "text", "dec": "decimal(65,4)", "bin": "blob", "json": "json", "null": "binary(0)"}
+        types = {
+            "int": "bigint",
+            "real": "double",
+            "str": "text",
+            "dec": "decimal(65,4)",
+            "bin": "blob",
+            "json": "json",
+            "null": "binary(0)",
+        }
         columns = [
             ColumnDef(label, types.get(out.x.t.kind, out.x.t.kind), out.x.t, f"c{place}")
             for place, (label, out) in enumerate(zip(view.columns, plan.outs, strict=True))
@@ -126,11 +138,17 @@ def _create(session: Session, node: n.Show) -> _Found:
     lines = [_column_line(column, table) for column in table.columns]
     for key in table.keys:
         columns = ",".join(_quoted(column) for column in key.columns)
-        label = {"PRIMARY": "PRIMARY KEY", "UNIQUE": f"UNIQUE KEY {_quoted(key.name)}", "INDEX": f"KEY {_quoted(key.name)}"}[key.kind]
+        label = {
+            "PRIMARY": "PRIMARY KEY",
+            "UNIQUE": f"UNIQUE KEY {_quoted(key.name)}",
+            "INDEX": f"KEY {_quoted(key.name)}",
+        }[key.kind]
         lines.append(f"  {label} ({columns})")
     for foreign in table.foreign:
         own, theirs = (", ".join(map(_quoted, names)) for names in (foreign.columns, foreign.references))
-        lines.append(f"  CONSTRAINT {_quoted(foreign.name or '')} FOREIGN KEY ({own}) REFERENCES {_quoted(foreign.table)} ({theirs})")
+        lines.append(
+            f"  CONSTRAINT {_quoted(foreign.name or '')} FOREIGN KEY ({own}) REFERENCES {_quoted(foreign.table)} ({theirs})"
+        )
     temporary = "TEMPORARY " if table.temporary else ""
     options = "ENGINE=InnoDB" + (f" AUTO_INCREMENT={table.auto_next}" if table.auto_next > 1 else "")
     text = f"CREATE {temporary}TABLE {_quoted(name)} (\n" + ",\n".join(lines)
@@ -158,7 +176,25 @@ def _index(session: Session, node: n.Show) -> _Found:
         for place, name in enumerate(key.columns, 1):
             column = table.find(name)
             null = "YES" if column is not None and column.nullable else ""
-            rows.append((table.name, int(key.kind == "INDEX"), key.name, place, name, "A", 0, None, None, null, "BTREE", "", "", "YES", None))
+            rows.append(
+                (
+                    table.name,
+                    int(key.kind == "INDEX"),
+                    key.name,
+                    place,
+                    name,
+                    "A",
+                    0,
+                    None,
+                    None,
+                    null,
+                    "BTREE",
+                    "",
+                    "",
+                    "YES",
+                    None,
+                )
+            )
     names = "Table Non_unique# Key_name Seq_in_index# Column_name Collation Cardinality# Sub_part Packed Null Index_type Comment Index_comment Visible Expression"
     return [(name.rstrip("#"), INT if name.endswith("#") else STR) for name in names.split()], rows, 2
 
@@ -199,7 +235,12 @@ def explain(session: Session, node: n.Explain) -> Answer:
     compile_query(ctx, node.query, None)
     source = node.query.source if isinstance(node.query, n.Select) else None
     tables = list(_names(source)) or [None]
-    columns = [("id", INT), *_strings("select_type", "table", "type", "possible_keys", "key"), ("rows", INT), ("Extra", STR)]
+    columns = [
+        ("id", INT),
+        *_strings("select_type", "table", "type", "possible_keys", "key"),
+        ("rows", INT),
+        ("Extra", STR),
+    ]
     rows: list[tuple[Any, ...]] = []
     for name in tables:
         table = session.catalog.tables.get(name) if name else None

@@ -35,7 +35,11 @@ class Writer:
         marks = ", ".join("?" for _ in table.columns)
         self.insert_sql = f"INSERT INTO {table.phys} ({names}) VALUES ({marks})"
         self.generated = [place for place, column in enumerate(table.columns) if column.generated is not None]
-        self.computed = RowExpressions(session, table, [table.columns[p].generated or n.Literal(None) for p in self.generated]) if self.generated else None
+        self.computed = (
+            RowExpressions(session, table, [table.columns[p].generated or n.Literal(None) for p in self.generated])
+            if self.generated
+            else None
+        )
         self.checks = RowExpressions(session, table, [check.expr for check in table.checks]) if table.checks else None
 
     def default(self, column: ColumnDef) -> Any:
@@ -138,7 +142,9 @@ def insert(session: Session, node: n.Insert) -> int:
     table = session.catalog.table(node.table)
     writer = Writer(session, table)
     places = _targets(table, node.columns)
-    rows = _query_rows(session, node, len(places)) if node.query is not None else _value_rows(session, node, len(places))
+    rows = (
+        _query_rows(session, node, len(places)) if node.query is not None else _value_rows(session, node, len(places))
+    )
     updater = _Upsert(session, table, node) if node.update else None
     auto = table.auto_column
     single = node.query is None and len(rows) == 1 and node.mode != "IGNORE"
@@ -170,7 +176,9 @@ def _targets(table: TableDef, names: list[str] | None) -> list[int]:
         if place in places:
             raise MySQLError(1110, f"Column '{table.columns[place].name}' specified twice")
         if table.columns[place].generated is not None:
-            raise MySQLError(3105, f"The value specified for generated column '{name}' in table '{table.name}' is not allowed.")
+            raise MySQLError(
+                3105, f"The value specified for generated column '{name}' in table '{table.name}' is not allowed."
+            )
         places.append(place)
     return places
 
@@ -199,7 +207,13 @@ def _value_rows(session: Session, node: n.Insert, width: int) -> list[list[Any]]
 def _value(session: Session, expr: n.Expr) -> Any:
     if type(expr) is n.Literal and not expr.kind:
         value = expr.value
-        return plain(value) if isinstance(value, Decimal) else str(value) if type(value) is int and not -(1 << 63) <= value < 1 << 63 else value
+        return (
+            plain(value)
+            if isinstance(value, Decimal)
+            else str(value)
+            if type(value) is int and not -(1 << 63) <= value < 1 << 63
+            else value
+        )
     if type(expr) is n.Default or (type(expr) is n.Call and expr.name == "DEFAULT"):
         return _DEFAULT
     return session.value(expr)[0]
@@ -255,7 +269,9 @@ class _Upsert:
         self.session = session
         self.places = []
         for name, _ in node.update:
-            place = next((p for p, column in enumerate(table.columns) if column.name.lower() == name.parts[-1].lower()), None)
+            place = next(
+                (p for p, column in enumerate(table.columns) if column.name.lower() == name.parts[-1].lower()), None
+            )
             if place is None:
                 raise unknown_column(name.parts[-1], "field list")
             self.places.append(place)
@@ -342,7 +358,10 @@ def _target_column(session: Session, scope: Scope, name: n.Name) -> tuple[Source
                 if source.table is None:
                     raise MySQLError(1288, f"The target table {source.alias} of the UPDATE is not updatable")
                 if source.table.columns[place].generated is not None:
-                    raise MySQLError(3105, f"The value specified for generated column '{column.name}' in table '{source.table.name}' is not allowed.")
+                    raise MySQLError(
+                        3105,
+                        f"The value specified for generated column '{column.name}' in table '{source.table.name}' is not allowed.",
+                    )
                 return source, place
     raise unknown_column(".".join(name.parts), "field list")
 
@@ -382,7 +401,9 @@ class _Target:
             before = list(found[self.start + 1 : self.start + 1 + width])
             row = list(before)
             for place, at, is_default in self.places:
-                row[place] = self.writer.default(table.columns[place]) if is_default else _updated(self.writer, place, found[at])
+                row[place] = (
+                    self.writer.default(table.columns[place]) if is_default else _updated(self.writer, place, found[at])
+                )
             affected += self._change(rowid, row, before, ignore=ignore)
         return affected
 

@@ -167,7 +167,7 @@ class Concat:
                 seen.setdefault(key(row[0]), row)
             rows = list(seen.values())
         for place in reversed(range(len(self.directions))):
-            rows = sorted(rows, key=lambda row: _rank(row[1][place]), reverse=self.directions[place] == "d")  # noqa: B023
+            rows = sorted(rows, key=lambda row: _rank(row[1][place]), reverse=self.directions[place] == "d")
         return self.separator.join(row[0] for row in rows)[:MAX_GROUP_CONCAT]
 
     finalize = value

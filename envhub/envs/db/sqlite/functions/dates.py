@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
@@ -20,8 +21,21 @@ _DATE = re.compile(r"\s*(\d{4}|\d{1,2})[^\w\s](\d{1,2})[^\w\s](\d{1,2})(?!\d)(?:
 _CLOCK = re.compile(r"(\d{1,2})(?:[^\w\s](\d{1,2})(?:[^\w\s](\d{1,2})(?:\.(\d{0,6})\d*)?)?)?")
 _TIME = re.compile(r"\s*(-)?(?:(\d+)\s+)?(\d+)(?::(\d{1,2}))?(?::(\d{1,2}))?(?:\.(\d{0,6})\d*)?")
 _DATED = re.compile(r"\s*(\d{4}|\d{1,2}(?=-))[^\w\s]\d{1,2}[^\w\s]\d{1,2}")
-MONTHS = "January February March April May June July August September October November December".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 ZERO_DATE = "0000-00-00"
 
 
@@ -116,7 +130,11 @@ def span(value: Raw | None) -> timedelta | None:
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     if _DATED.match(text):
         found = moment(text)
-        return None if found is None else timedelta(0, found.hour * 3600 + found.minute * 60 + found.second, found.microsecond)
+        return (
+            None
+            if found is None
+            else timedelta(0, found.hour * 3600 + found.minute * 60 + found.second, found.microsecond)
+        )
     match = _TIME.match(text)
     if match is None:
         return None
@@ -129,7 +147,9 @@ def span(value: Raw | None) -> timedelta | None:
     if minutes > 59 or seconds > 59:
         return None
     hours = min(hours, 838)
-    result = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=int((fraction or "").ljust(6, "0") or 0))
+    result = timedelta(
+        hours=hours, minutes=minutes, seconds=seconds, microseconds=int((fraction or "").ljust(6, "0") or 0)
+    )
     return -result if minus else result
 
 
@@ -163,7 +183,9 @@ _PARTS = {
 def part(name: str, value: Raw) -> int | None:
     found = moment(value)
     if found is None:
-        return 0 if isinstance(value, str) and value.startswith(ZERO_DATE) and name in ("YEAR", "MONTH", "DAY") else None
+        return (
+            0 if isinstance(value, str) and value.startswith(ZERO_DATE) and name in ("YEAR", "MONTH", "DAY") else None
+        )
     return int(_PARTS[name](found))
 
 
@@ -173,7 +195,12 @@ def clock_part(name: str, value: Raw) -> int | None:
         return None
     found = abs(found)
     seconds = found.days * 86400 + found.seconds
-    return {"HOUR": seconds // 3600, "MINUTE": seconds // 60 % 60, "SECOND": seconds % 60, "MICROSECOND": found.microseconds}[name]
+    return {
+        "HOUR": seconds // 3600,
+        "MINUTE": seconds // 60 % 60,
+        "SECOND": seconds % 60,
+        "MICROSECOND": found.microseconds,
+    }[name]
 
 
 _COMBINED = {
@@ -200,10 +227,7 @@ def week_of(value: datetime, mode: int) -> tuple[int, int]:
     iso_like = bool(mode & 4) != bool(mode & 1)
     first = date(value.year, 1, 1)
     offset = first.weekday() if monday else (first.weekday() + 1) % 7
-    if iso_like:
-        start = first.toordinal() - offset + (7 if offset > 3 else 0)
-    else:
-        start = first.toordinal() + (7 - offset) % 7
+    start = first.toordinal() - offset + (7 if offset > 3 else 0) if iso_like else first.toordinal() + (7 - offset) % 7
     day = value.date().toordinal()
     if day < start:
         if value.year <= 1:
@@ -242,7 +266,7 @@ def _ordinal_suffix(day: int) -> str:
     return "th" if 10 <= day % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
-_FORMATS = {
+_FORMATS: dict[str, Callable[[datetime], str]] = {
     "Y": lambda m: f"{m.year:04d}",
     "y": lambda m: f"{m.year % 100:02d}",
     "m": lambda m: f"{m.month:02d}",
@@ -441,7 +465,9 @@ def date_add(value: Raw, amount: Raw, unit: str, direction: int, kind: str) -> s
         return None
     if found is None or result is None:
         return None
-    with_time = kind == "datetime" or (kind == "str" and (found[1] or time % timedelta(days=1) != timedelta(0) or _fine(unit)))
+    with_time = kind == "datetime" or (
+        kind == "str" and (found[1] or time % timedelta(days=1) != timedelta(0) or _fine(unit))
+    )
     return moment_text(result) if with_time else date_text(result)
 
 
@@ -583,7 +609,13 @@ FUNCTIONS = {
     "TIMEDIFF": Spec("dd", "time", time_diff),
     "TIMESTAMPDIFF": Spec("sdd", "int", timestamp_diff),
     "TO_DAYS": Spec("d", "int", lambda value: part("TO_DAYS", value)),
-    "TO_SECONDS": Spec("d", "int", lambda value: None if moment(value) is None else int((moment(value) - datetime(1, 1, 1)).total_seconds()) + 366 * 86400),  # type: ignore[operator]  # checked before
+    "TO_SECONDS": Spec(
+        "d",
+        "int",
+        lambda value: (
+            None if moment(value) is None else int((moment(value) - datetime(1, 1, 1)).total_seconds()) + 366 * 86400
+        ),
+    ),  # type: ignore[operator]  # checked before
     "FROM_DAYS": Spec("i", "date", from_days),
     "MAKEDATE": Spec("ii", "date", make_date),
     "MAKETIME": Spec("iin", "time", make_time),

@@ -20,7 +20,7 @@ def load(text: str | bytes | float) -> Any:
     try:
         return json.loads(text if isinstance(text, str | bytes) else str(text))
     except (ValueError, RecursionError):
-        raise MySQLError(3141, "Invalid JSON text in argument 1 to function: \"Invalid value.\" at position 0.") from None
+        raise MySQLError(3141, 'Invalid JSON text in argument 1 to function: "Invalid value." at position 0.') from None
 
 
 def dump(value: Any) -> str:
@@ -162,7 +162,9 @@ def _contains(whole: Any, piece: Any) -> bool:
             return all(any(_contains(item, part) for item in whole) for part in piece)
         return any(_contains(item, piece) for item in whole)
     if isinstance(whole, dict):
-        return isinstance(piece, dict) and all(name in whole and _contains(whole[name], part) for name, part in piece.items())
+        return isinstance(piece, dict) and all(
+            name in whole and _contains(whole[name], part) for name, part in piece.items()
+        )
     return bool(whole == piece and isinstance(whole, bool) == isinstance(piece, bool))
 
 

@@ -134,7 +134,9 @@ def make_set(bits: int, *values: str | None) -> str:
 
 def characters(*codes: int | None) -> bytes:
     return b"".join(
-        (code % (1 << 32)).to_bytes(max(1, ((code % (1 << 32)).bit_length() + 7) // 8), "big") for code in codes if code is not None
+        (code % (1 << 32)).to_bytes(max(1, ((code % (1 << 32)).bit_length() + 7) // 8), "big")
+        for code in codes
+        if code is not None
     )
 
 
@@ -287,7 +289,9 @@ FUNCTIONS = {
     "EXPORT_SET": Spec(
         "iss?si",
         "str",
-        lambda bits, on, off, sep=",", count=64: sep.join(on if bits >> place & 1 else off for place in range(min(count, 64))),
+        lambda bits, on, off, sep=",", count=64: sep.join(
+            on if bits >> place & 1 else off for place in range(min(count, 64))
+        ),
     ),
     "ASCII": Spec("s", "int", lambda text: text.encode()[0] if text else 0),
     "ORD": Spec("s", "int", ordinal),

@@ -110,13 +110,16 @@ class Process:
 
 @contextmanager
 def process(
-    name: str, command: Sequence[str], *, log: Path, environ: Mapping[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    *,
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator[Process]:
     """Start ``python`` with the given arguments; ended at the end."""
     with log.open("wb") as out:
-        popen = subprocess.Popen(
-            [sys.executable, *command], stdout=out, stderr=out, env={**os.environ, **(environ or {})}
-        )
+        popen = subprocess.Popen([python, *command], stdout=out, stderr=out, env={**os.environ, **(environ or {})})
     try:
         yield Process(name, popen)
     finally:

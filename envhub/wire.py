@@ -179,7 +179,7 @@ def dumps(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_repaired(msgspec.to_builtins(value)))
+        return _encoder.encode(_repaired(msgspec.to_builtins(value, enc_hook=_encode_mapping)))
 
 
 def _repaired(value: JSON) -> JSON:

@@ -145,7 +145,12 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _api(service: ControllerService, metrics: Metrics, lifespan: Callable[[FastAPI], Any] | None) -> FastAPI:
     app = FastAPI(
-        title="envhub", version=__version__, description=__doc__, lifespan=lifespan or _nothing, redoc_url=None
+        title="envhub",
+        version=__version__,
+        description=__doc__,
+        lifespan=lifespan or _nothing,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     _errors(app)
     _documented_fast_lane(app, service)

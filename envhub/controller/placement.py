@@ -22,8 +22,8 @@ C = TypeVar("C", bound=Candidate)
 
 def choose(candidates: Iterable[C]) -> C | None:
     """The candidate with the largest share of its capacity free, then the most free slots, then the smallest id."""
-    return max(
+    return min(
         (each for each in candidates if each.free > 0),
-        key=lambda each: (each.free / each.capacity, each.free, [-ord(letter) for letter in each.id]),
+        key=lambda each: (-each.free / each.capacity, -each.free, each.id),
         default=None,
     )

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from envhub import wire
-from envhub.controller.workers import LivenessSettings, Worker, Workers
+from envhub.controller.workers import TICK_S, LivenessSettings, Worker, Workers
 from envhub.core.clock import Clock
 from envhub.core.errors import (
     EnvhubError,
@@ -321,7 +321,7 @@ class ControllerService:
     async def watch(self) -> None:
         """Judge workers and waiting starts until cancelled; a failing pass is recorded and the next runs all the same."""
         while True:
-            await self._clock.sleep(1.0)
+            await self._clock.sleep(TICK_S)
             try:
                 self.workers.tick()
                 self._trim()

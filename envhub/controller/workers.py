@@ -46,6 +46,7 @@ from envhub.link.frames import (
 
 log = logging.getLogger(__name__)
 
+TICK_S = 1.0
 _UNWANTED = b'{"reason": "a twin of a session that was started again"}'
 
 
@@ -408,9 +409,9 @@ class Workers:
     # --- time -------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Judge the workers and the waiting. Called about once a second; a pass after a stall of our own judges nobody."""
+        """Judge the workers and the waiting. Called every TICK_S; a pass after a stall of our own judges nobody."""
         now = self._clock.now()
-        stalled = now - self._ticked_at > 2 * self.settings.heartbeat_s
+        stalled = now - self._ticked_at > TICK_S + 2 * self.settings.heartbeat_s
         self._ticked_at = now
         for line in self._lines.values():
             for ticket in line.tickets():

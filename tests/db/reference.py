@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from envhub.envs.db.database import QueryResult, Table
-
-
-def server_url() -> str:
-    """ENVHUB_MYSQL_URL; skips the test without it, or fails when ENVHUB_REQUIRE names mysql."""
-    url = os.environ.get("ENVHUB_MYSQL_URL", "")
-    if not url:
-        reason = "ENVHUB_MYSQL_URL is not set: no server to compare with"
-        if "mysql" in os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split():
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return url
 
 
 class Server:
@@ -41,6 +27,7 @@ class Server:
         self.cursor = self.connection.cursor(buffered=True)
         self.cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_uca1400_nopad_ai_ci")
         self.cursor.execute("SET time_zone = '+00:00'")
+        self.cursor.execute("SET sql_mode = 'ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'")
         self.name = ""
 
     def open(self, tables: Iterable[Table]) -> None:

@@ -296,3 +296,14 @@ def cases() -> list[tuple[str, ...]]:
 
 def is_write(case: tuple[str, ...]) -> bool:
     return case in WRITES
+
+
+MARIADB_DIFFERS = {
+    "SELECT STDDEV(age), VARIANCE(age), STDDEV_SAMP(age), VAR_SAMP(age), STD(qty) FROM people, orders WHERE people.id = orders.id": (
+        "MariaDB rounds these to four digits, MySQL 8 does not"
+    ),
+    "SELECT id, LAG(qty) OVER (ORDER BY id), LEAD(qty, 2, 0) OVER (ORDER BY id), FIRST_VALUE(qty) OVER (ORDER BY id) FROM orders ORDER BY id": (
+        "MariaDB has no default argument of LEAD, MySQL 8 has"
+    ),
+}
+"""Statements on which MySQL 8, which the embedded engine follows, and MariaDB differ."""

@@ -107,7 +107,7 @@ async def driver(server: Server, owner: str) -> AsyncIterator[MysqlDriver]:
 
 @pytest.fixture
 async def database(driver: MysqlDriver) -> AsyncIterator[MysqlDatabase]:
-    database = await driver.open([PEOPLE], limits=QUICK)
+    database = await driver.open([PEOPLE])
     yield database
     await database.close()
 
@@ -421,14 +421,16 @@ async def test_a_slow_statement_is_killed_in_time_b065(driver: MysqlDriver, serv
     assert server.query(running) == []
 
 
-async def test_the_server_side_limit_being_lifted_changes_nothing_b065(database: MysqlDatabase, server: Server) -> None:
+async def test_the_server_side_limit_being_lifted_changes_nothing_b065(driver: MysqlDriver, server: Server) -> None:
+    database = await driver.open([PEOPLE], limits=QUICK)
     variable = "max_statement_time" if server.is_mariadb() else "max_execution_time"
     assert (await database.execute(f"SET SESSION {variable} = 0")).status == "done"
     assert (await database.execute("SELECT SLEEP(1000)")).status == "timeout"
     await assert_usable(database)
 
 
-async def test_a_timeout_keeps_the_sessions_state(database: MysqlDatabase) -> None:
+async def test_a_timeout_keeps_the_sessions_state(driver: MysqlDriver) -> None:
+    database = await driver.open([PEOPLE], limits=QUICK)
     await database.execute("SET @mine = 7")
     await database.execute("CREATE TEMPORARY TABLE scratch (a INT)")
     assert (await database.execute("SELECT SLEEP(120)")).status == "timeout"
@@ -529,8 +531,6 @@ async def test_a_statement_over_the_servers_packet_size_is_an_error(database: My
         "SHOW CREATE DATABASE {other}",
         "SHOW TABLES FROM {other}",
         "EXPLAIN SELECT * FROM {other}.people",
-        "SHOW EXPLAIN FOR {connection}",
-        "EXPLAIN FOR CONNECTION {connection}",
         "ALTER DATABASE {other} CHARACTER SET latin1",
         "RENAME TABLE people TO {other}.stolen",
         "CREATE VIEW v AS SELECT * FROM {other}.people",
@@ -571,6 +571,22 @@ async def test_an_agent_sees_no_other_database_user_or_statement_d2(driver: Mysq
         assert other.account.name not in str(result.rows)
         assert other.account.password not in str(result.rows)
     assert await value_of(mine, "LOAD_FILE('/etc/passwd')") is None
+
+
+@pytest.mark.parametrize("sql", ["SHOW EXPLAIN FOR {}", "EXPLAIN FOR CONNECTION {}", "KILL QUERY {}"])
+async def test_an_agent_cannot_look_at_or_stop_anothers_statement_d2(
+    driver: MysqlDriver, server: Server, sql: str
+) -> None:
+    mine, other = await driver.open([PEOPLE]), await driver.open([PEOPLE])
+    connection = await value_of(other, "CONNECTION_ID()")
+    running = asyncio.create_task(other.execute("SELECT name, SLEEP(0.2) FROM people"))
+    await until(
+        lambda: bool(
+            server.query(f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection} AND INFO IS NOT NULL")
+        )
+    )
+    assert (await mine.execute(sql.format(connection))).status == "error"
+    assert len((await running).rows) == 3
 
 
 async def test_an_agent_may_not_open_many_connections(database: MysqlDatabase, server: Server) -> None:

@@ -25,7 +25,16 @@ from envhub.store.episodes import EpisodeStore
 from envhub.testing.hub import served_hub
 from envhub.transport import HttpAnswer, HttpTransport
 from tests.hub.environments import ProbeEnvironment
-from tests.hub.processes import Processes, free_port, slots_taken, until, until_idle, until_ready, workers
+from tests.hub.processes import (
+    Processes,
+    free_port,
+    slots_taken,
+    until,
+    until_answers,
+    until_idle,
+    until_ready,
+    workers,
+)
 
 QUICK = {"heartbeat_s": 0.3, "lost_after_s": 1.5, "stalled_after_s": 20.0, "silent_after_s": 1.0, "recovery_s": 2.0}
 
@@ -282,8 +291,8 @@ async def test_the_whole_hub_in_one_program_stops_as_quickly_b032(processes: Pro
     port = free_port()
     store = f"sqlite:///{tmp_path}/up.db"
     hub_program = processes.command("up", "--port", str(port), "-e", "calculator", "--capacity", "2", "--store", store)
+    await until_answers(f"http://127.0.0.1:{port}/readyz", hub_program)
     async with Hub(f"http://127.0.0.1:{port}") as hub:
-        await until_ready(hub, 1)
         sessions = [hub.session("calculator") for _ in range(2)]
         await asyncio.gather(*(session.start() for session in sessions))
         start = b'{"environment":"calculator","wait_s":60}'

@@ -121,8 +121,10 @@ class Connection:
             raise ConnectionLostError(f"the database server did not answer within {COMMAND_S:g} s") from error
 
     def drop(self) -> None:
-        """Close the socket without a word."""
-        self._raw.close()
+        """Close the socket without a word, and without waiting for what is still to be sent."""
+        if not self._raw.closed:
+            self._raw._writer.transport.abort()
+            self._raw.close()
 
     async def quit(self) -> None:
         """Say goodbye; the server then forgets the connection at once."""

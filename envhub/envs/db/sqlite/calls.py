@@ -167,12 +167,13 @@ def _round(ctx: Context, node: n.Call, args: list[X]) -> X:
     x = number(args[0])
     digits = args[1] if len(args) > 1 else X("0", INT, 0)
     if x.t.kind == "real":
-        return X(f"m_roundr({x.sql}, {integer(digits)})", REAL)
+        places = max(0, min(digits.const, 30)) if isinstance(digits.const, int) else 0
+        return X(f"m_roundr({x.sql}, {integer(digits)})", REAL._replace(scale=places))
     if x.t.kind == "int":
         return X(f"m_roundi({x.sql}, {integer(digits)})", INT)
     if x.t.kind == "null":
         return X("NULL", INT)
-    scale = max(0, min(digits.const, x.t.scale)) if isinstance(digits.const, int) else x.t.scale
+    scale = max(0, min(digits.const, 30)) if isinstance(digits.const, int) else x.t.scale
     value = f"m_fix({x.sql}, {x.t.scale})" if x.loose and scale == x.t.scale else x.sql
     return X(f"m_roundd({value}, {integer(digits)})", dec(scale), loose=not isinstance(digits.const, int))
 
@@ -180,7 +181,7 @@ def _round(ctx: Context, node: n.Call, args: list[X]) -> X:
 def _truncate(ctx: Context, node: n.Call, args: list[X]) -> X:
     x = number(args[0])
     digits = args[1].const
-    t = dec(max(0, min(digits, x.t.scale))) if x.t.kind == "dec" and isinstance(digits, int) else x.t
+    t = dec(max(0, min(digits, 30))) if x.t.kind == "dec" and isinstance(digits, int) else x.t
     return X(f"m_trunc({x.sql}, {integer(args[1])})", t)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from envhub.envs.db.sqlite.collation import key
-from envhub.envs.db.sqlite.errors import MySQLError
+from envhub.envs.db.sqlite.errors import MySQLError, syntax_error
 from envhub.envs.db.sqlite.functions import dates, documents, numbers
 from envhub.envs.db.sqlite.kinds import BIN, DATE, DATETIME, INT, JSON, REAL, STR, TIME, T, dec
 
@@ -56,10 +56,7 @@ class ColumnType:
     def __init__(self, declared: str) -> None:
         match = _TYPE.match(declared)
         if match is None:
-            raise MySQLError(
-                1064,
-                f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1",
-            )
+            raise syntax_error(declared, 1)
         name = match.group(1).lower()
         args = [part.strip() for part in _split(match.group(2) or "")]
         replaced = ALIASES.get(name, name)
@@ -96,7 +93,7 @@ def static_type(declared: str) -> T:
     if name in _INTS:
         return dec(0, whole=True) if column.unsigned and _INTS[name] == 63 else INT
     if name in ("year", "bit", "serial"):
-        return INT if name != "bit" else BIN
+        return INT if name != "bit" else BIN._replace(whole=True)
     if name == "decimal":
         precision, scale = int(column.args[0]), int(column.args[1])
         if scale > 30 or precision > 65:
@@ -108,19 +105,13 @@ def static_type(declared: str) -> T:
         return REAL
     if name in _TEXTS or name in ("char", "varchar", "nchar", "nvarchar", "varcharacter", "enum", "set"):
         if name in ("varchar", "enum", "set") and not column.args:
-            raise MySQLError(
-                1064,
-                "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '' at line 1",
-            )
+            raise syntax_error("", 1)
         return STR
     if name in _BLOBS or name in ("binary", "varbinary"):
         return BIN
     simple = {"date": DATE, "datetime": DATETIME, "timestamp": DATETIME, "time": TIME, "json": JSON}
     if name not in simple:
-        raise MySQLError(
-            1064,
-            f"You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{declared[:80]}' at line 1",
-        )
+        raise syntax_error(declared, 1)
     t = simple[name]
     return t._replace(scale=min(column.size(), 6)) if name in ("datetime", "timestamp", "time") else t
 
@@ -195,7 +186,8 @@ def _integer(column: ColumnType) -> Convert:
 
     def convert(value: Any) -> int | str:
         if type(value) is not int:
-            value = int(numeric(value).to_integral_value("ROUND_HALF_UP"))
+            rounding = "ROUND_HALF_EVEN" if type(value) is float else "ROUND_HALF_UP"
+            value = int(numeric(value).to_integral_value(rounding))
         if column.name == "year" and 0 < value < 100:
             value += 2000 if value < 70 else 1900
         value = max(low, min(high, value))

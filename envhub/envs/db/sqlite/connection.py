@@ -185,7 +185,9 @@ def _all_functions() -> list[tuple[str, Callable[..., Any], bool]]:
     found: list[tuple[str, Callable[..., Any], bool]] = []
     for name, spec in _SPECS.items():
         found.append((f"f_{name}", spec.call if spec.nulls else _strict(spec.call), True))
-    strict: dict[str, Callable[..., Any]] = {**numbers.INTERNAL, **texts.INTERNAL, **dates.INTERNAL}
+    strict: dict[str, Callable[..., Any]] = {}
+    for module in (numbers, texts, dates):
+        strict |= module.INTERNAL
     strict |= {"m_todec": columns.to_decimal, "m_junq": documents.unquote, "m_extremed": _extreme_decimal}
     strict["m_conv"] = lambda declared, value: columns.converter(declared)(value)
     strict["m_json"] = lambda value: documents.dump(documents.load(value))

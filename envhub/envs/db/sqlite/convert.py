@@ -39,7 +39,7 @@ def text(x: X) -> str:
     if kind == "dec":
         return f"m_fix({x.sql}, {x.t.scale})" if x.loose else f"CAST({x.sql} AS TEXT)"
     if kind == "real":
-        return f"m_rs({x.sql})"
+        return f"m_fix({x.sql}, {x.t.scale})" if x.t.scale else f"m_rs({x.sql})"
     return f"m_text({x.sql})"
 
 
@@ -64,7 +64,7 @@ def number(x: X) -> X:
         return x
     if x.t.kind in TEMPORAL:
         return X(f"m_tnum({x.sql})", REAL if x.t.scale else INT)
-    if isinstance(x.const, bytes):
+    if isinstance(x.const, bytes) or (x.t.kind == "bin" and x.t.whole):
         return X(f"m_int({x.sql})", INT)
     return X(real(x), REAL)
 

@@ -10,7 +10,7 @@ import sqlite3
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE, ColumnDef, KeyDef, TableDef, ViewDef
 from envhub.envs.db.sqlite.columns import converter, implicit_default, parse_type, static_type
-from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
+from envhub.envs.db.sqlite.errors import MySQLError, column_list_mismatch, unknown_column
 from envhub.envs.db.sqlite.kinds import STR, T
 from envhub.envs.db.sqlite.queries import compile_query
 from envhub.envs.db.sqlite.session import Session
@@ -216,7 +216,8 @@ def _foreign(session: Session, table: TableDef, spec: n.ForeignKey) -> n.Foreign
     if not any([name.lower() for name in key.columns] == wanted for key in parent.unique_keys):
         raise MySQLError(
             1822,
-            f"Failed to add the foreign key constraint. Missing index for constraint '{spec.name or ''}' in the referenced table '{spec.table}'",
+            f"Failed to add the foreign key constraint. Missing index for constraint '{spec.name or ''}' in the referenced "
+            f"table '{spec.table}'",
         )
     name = spec.name or f"{table.name}_ibfk_{len(table.foreign) + 1}"
     return n.ForeignKey(name, spec.columns, spec.table, references, spec.on_delete, spec.on_update)
@@ -268,10 +269,7 @@ def create_view(session: Session, node: n.CreateView) -> int:
     ctx = session.context()
     plan = compile_query(ctx, node.query, None)
     if node.columns and len(node.columns) != len(plan.outs):
-        raise MySQLError(
-            1353,
-            "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts",
-        )
+        raise column_list_mismatch()
     names = node.columns or [out.name for out in plan.outs]
     for place, column in enumerate(names):
         if column.lower() in [other.lower() for other in names[:place]]:

@@ -1,7 +1,7 @@
 """The ``sqlite`` driver: opens databases in host processes and speaks their results as a MySQL client would.
 
-Invariant: nothing a session sends runs in this process; a database's statements run one at a time, and only successful writes enter the
-log that a rebuild replays.
+Invariant: nothing a session sends runs in this process; a database's statements run one at a time, and only successful writes enter
+the log that a rebuild replays.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class SqliteDatabase:
             return _error(1300, "1300 (HY000): Invalid utf8mb4 character string")
         async with self._turn:
             self._check()
+            await self._settle()
             self._running = asyncio.create_task(self._execute(sql))
             try:
                 return await asyncio.shield(self._running)
@@ -116,6 +117,7 @@ class SqliteDatabase:
             return
         self._closed = True
         self._host.databases.pop(self._id, None)
+        self._host.sessions -= 1
         self._host.notify(Request(0, self._id, "close"))
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running], timeout=_CLOSE_S)
@@ -146,25 +148,35 @@ class SqliteDriver:
         """Process ids of the hosts started so far."""
         return tuple(host.pid for host in self._hosts if host.pid)
 
-    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> SqliteDatabase:
-        host = min(self._hosts, key=lambda host: len(host.databases))
+    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> SqliteDatabase:  # noqa: B008
+        host = min(self._hosts, key=lambda host: host.sessions)
         number = next(self._ids)
         request = Request(0, number, "open", tables=[_frame(table) for table in tables])
         database = SqliteDatabase(host, request, limits, self._clock)
+        host.sessions += 1
         try:
-            reply = await host.call(request, _LOAD_S)
-        except UnicodeEncodeError as error:
-            raise TaskUnusableError(f"a table holds text that is not Unicode: {error.reason}") from error
-        except (HostLost, Overrun) as error:
-            raise UnavailableError("the database host died while the tables were loaded") from error
-        if reply.status != "ok":
-            raise TaskUnusableError(f"a table cannot be created: {reply.message}")
+            await _load(host, request)
+        except BaseException:
+            host.sessions -= 1
+            host.notify(Request(0, number, "close"))
+            raise
         host.databases[number] = database._state
         return database
 
     async def close(self) -> None:
         """End every host process, and with them every database. Idempotent."""
         await asyncio.gather(*(host.close() for host in self._hosts))
+
+
+async def _load(host: HostProcess, request: Request) -> None:
+    try:
+        reply = await host.call(request, _LOAD_S)
+    except UnicodeEncodeError as error:
+        raise TaskUnusableError(f"a table holds text that is not Unicode: {error.reason}") from error
+    except (HostLost, Overrun) as error:
+        raise UnavailableError("the database host died while the tables were loaded") from error
+    if reply.status != "ok":
+        raise TaskUnusableError(f"a table cannot be created: {reply.message}")
 
 
 def _frame(table: Table) -> TableFrame:

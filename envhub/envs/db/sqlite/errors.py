@@ -95,3 +95,11 @@ def denied(command: str, target: str) -> MySQLError:
 
 def too_deep() -> MySQLError:
     return MySQLError(1436, "Thread stack overrun: the statement is nested too deeply")
+
+
+def column_list_mismatch() -> MySQLError:
+    return MySQLError(
+        1353,
+        "In definition of view, derived table or common table expression, SELECT list and column names list have different "
+        "column counts",
+    )

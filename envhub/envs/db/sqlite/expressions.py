@@ -31,6 +31,7 @@ from envhub.envs.db.sqlite.kinds import (
     INT,
     JSON,
     NUMERIC,
+    TEMPORAL,
     REAL,
     STR,
     TEXTUAL,
@@ -165,6 +166,9 @@ def _is(ctx: Context, node: n.Is, scope: Scope) -> X:
 def _between(ctx: Context, node: n.Between, scope: Scope) -> X:
     x = compile_expr(ctx, node.operand, scope)
     low, high = compile_expr(ctx, node.low, scope), compile_expr(ctx, node.high, scope)
+    kinds = {x.t.kind, low.t.kind, high.t.kind}
+    if kinds & NUMERIC and kinds & TEXTUAL and not kinds & TEMPORAL:
+        x, low, high = number(x), number(low), number(high)
     sql = f"({compare('>=', x, low).sql} AND {compare('<=', x, high).sql})"
     return flag(f"(NOT {sql})" if node.negated else sql)
 

@@ -26,6 +26,8 @@ class Host:
         self.max_pages = max_pages
         self.sending = threading.Lock()
         self.engines: dict[int, Engine] = {}
+        self.dropped: set[int] = set()
+        """Closed before their opening was over."""
         self.pool = ThreadPoolExecutor(MAX_THREADS)
 
     def serve(self) -> None:
@@ -74,6 +76,8 @@ class Host:
             engine = self.engines.pop(request.database, None)
             if engine is not None:
                 engine.close()
+            else:
+                self.dropped.add(request.database)
             return Reply(request.number, "ok")
         engine = self.engines.get(request.database)
         if engine is None:
@@ -93,6 +97,9 @@ class Host:
             engine.close()
             raise
         self.engines[request.database] = engine
+        if request.database in self.dropped:
+            self.dropped.discard(request.database)
+            self.engines.pop(request.database).close()
         return Reply(request.number, "ok")
 
 

@@ -13,7 +13,8 @@ Kind = Literal["null", "int", "dec", "real", "str", "bin", "json", "date", "date
 
 
 class T(NamedTuple):
-    """``scale``: digits after the point, of dec (and of fractional seconds). ``whole``: a dec that MySQL calls an integer."""
+    """``scale``: digits after the point, of dec, of a rounded real and of fractional seconds. ``whole``: a dec or bin that MySQL calls an integer
+    (BIGINT UNSIGNED, BIT)."""
 
     kind: Kind
     scale: int = 0
@@ -59,9 +60,14 @@ def _pair(a: T, b: T) -> T:
             return REAL
         if a.kind == b.kind == "int":
             return INT
-        return dec(max(a.scale, b.scale), whole=a.scale == b.scale == 0)
+        return dec(max(a.scale, b.scale), whole=_is_integer(a) and _is_integer(b))
     if a.kind in TEMPORAL and b.kind in TEMPORAL:
         return a._replace(scale=max(a.scale, b.scale)) if a.kind == b.kind else DATETIME
     if a.kind == "bin" or b.kind == "bin":
         return BIN
     return STR
+
+
+def _is_integer(t: T) -> bool:
+    """An INT or BIGINT UNSIGNED; SUM of integers is a DECIMAL without digits, which is not one."""
+    return t.kind == "int" or t.whole

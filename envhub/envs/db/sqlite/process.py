@@ -51,6 +51,7 @@ class HostProcess:
 
     def __init__(self, max_pages: int, memory_limit_bytes: int) -> None:
         self.databases: dict[int, Restorable] = {}
+        self.sessions = 0
         self.pid = 0
         self._arguments = [str(max_pages), str(memory_limit_bytes)]
         self._process: subprocess.Popen[bytes] | None = None
@@ -149,9 +150,8 @@ class HostProcess:
         command = [sys.executable, "-m", "envhub.envs.db.sqlite.host", str(theirs.fileno()), *self._arguments]
         environment = {"PYTHONPATH": _ROOT, "MALLOC_ARENA_MAX": "2", "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
         try:
-            # vfork-fast: no preexec function, and the start is over in a millisecond or two.
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+            self._process = await asyncio.get_running_loop().run_in_executor(
+                None, _spawn, command, theirs.fileno(), environment
             )
         except OSError as error:
             ours.close()
@@ -187,22 +187,28 @@ class HostProcess:
             await asyncio.get_running_loop().run_in_executor(None, process.wait)
 
     async def _rebuild(self) -> None:
-        """Every database again from its tables and its writes."""
+        """Every database again from its tables and its writes; one that kills the new process too is given up."""
+        while (culprit := await self._restore_all()) is not None:
+            culprit.broken = True
+            await self._start()
+
+    async def _restore_all(self) -> Restorable | None:
         for database in list(self.databases.values()):
-            if not database.broken:
+            if database.broken:
+                continue
+            try:
                 await self._restore(database)
+            except (Overrun, HostLost):
+                return database
+        return None
 
     async def _restore(self, database: Restorable) -> None:
-        try:
-            for request in (database.opening, *database.log):
-                reply = await self._send(request, _START_S + 2 * request.timeout_s)
-                if reply.status not in ("ok", "done", "rows"):
-                    database.broken = True
-                    log.warning("database not restored", extra={"database": request.database, "reason": reply.message})
-                    return
-        except Overrun:
-            database.broken = True
-            await self._start()
+        for request in (database.opening, *database.log):
+            reply = await self._send(request, _START_S + 2 * request.timeout_s)
+            if reply.status not in ("ok", "done", "rows"):
+                database.broken = True
+                log.warning("database not restored", extra={"database": request.database, "reason": reply.message})
+                return
 
     async def close(self) -> None:
         self._closed = True
@@ -215,3 +221,9 @@ def _numbered(request: Request, number: int) -> Request:
         number, request.database, request.op, request.tables, request.sql, request.now, request.seed, request.timeout_s,
         request.max_rows, request.max_bytes,
     )  # fmt: skip
+
+
+def _spawn(command: list[str], channel: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, pass_fds=[channel], env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )

@@ -12,9 +12,9 @@ from envhub.envs.db.sqlite import expressions, schema_tables
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE, TableDef
 from envhub.envs.db.sqlite.convert import cast_to, compare, sortable, truth
-from envhub.envs.db.sqlite.errors import MySQLError, unknown_column, unknown_table
+from envhub.envs.db.sqlite.errors import MySQLError, column_list_mismatch, unknown_column, unknown_table
 from envhub.envs.db.sqlite.kinds import NULL, STR, T, unify
-from envhub.envs.db.sqlite.scope import Col, Context, CTEDef, Scope, Source, X
+from envhub.envs.db.sqlite.scope import NO_CONST, Col, Context, CTEDef, Scope, Source, X
 
 
 class Out(NamedTuple):
@@ -104,10 +104,7 @@ def _cte(ctx: Context, cte: n.CTE, scope: Scope, recursive: bool) -> str:
 
 def _columns(outs: list[Out], names: list[str]) -> list[Col]:
     if names and len(names) != len(outs):
-        raise MySQLError(
-            1353,
-            "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts",
-        )
+        raise column_list_mismatch()
     seen: set[str] = set()
     columns = []
     for place, out in enumerate(outs):
@@ -279,7 +276,7 @@ def _simple(ctx: Context, query: n.Select, scope: Scope, *, level: int) -> Plan:
     kept = groups if level < 0 else groups[:level]
     tail = origin + where
     if kept:
-        tail += " GROUP BY " + ", ".join(sortable(group) for group in kept)
+        tail += " GROUP BY " + ", ".join("NULL" if group.const is not NO_CONST else sortable(group) for group in kept)
     elif level == 0 and not scope.aggregated:
         tail += " GROUP BY NULL"
     if having and not groups and not scope.aggregated:
@@ -447,7 +444,7 @@ def _order(ctx: Context, orders: list[n.Order], scope: Scope, outs: list[Out]) -
 def _order_by(ctx: Context, order: n.Order, scope: Scope, outs: list[Out]) -> str:
     node = order.expr
     down = " DESC" if order.descending else ""
-    if isinstance(node, n.Literal) and type(node.value) is int:
+    if isinstance(node, n.Literal) and type(node.value) is int and node.value >= 0:
         if not 1 <= node.value <= len(outs):
             raise unknown_column(str(node.value), "order clause")
         return f"{node.value}{down}"
@@ -461,7 +458,7 @@ def _order_by(ctx: Context, order: n.Order, scope: Scope, outs: list[Out]) -> st
 def order_term(ctx: Context, order: n.Order, scope: Scope) -> str:
     x = expressions.compile_expr(ctx, order.expr, scope)
     sql = sortable(x)
-    if x.const is x.sql or isinstance(order.expr, n.Literal):
+    if x.const is not NO_CONST:
         sql = "NULL"
     return f"{sql}{' DESC' if order.descending else ''}"
 

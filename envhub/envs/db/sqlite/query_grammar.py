@@ -248,9 +248,7 @@ class QueryGrammar(Grammar):
             self.depth -= 1
             return source
         table = self.table_name()
-        alias = self.table_alias()
-        if alias:
-            table.alias = alias
+        table.alias = self.table_alias() or table.alias
         while (self.tok.up in ("USE", "IGNORE", "FORCE")) and self.ahead().up in ("INDEX", "KEY"):
             self.step()
             self.step()

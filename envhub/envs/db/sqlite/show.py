@@ -195,7 +195,10 @@ def _index(session: Session, node: n.Show) -> _Found:
                     None,
                 )
             )
-    names = "Table Non_unique# Key_name Seq_in_index# Column_name Collation Cardinality# Sub_part Packed Null Index_type Comment Index_comment Visible Expression"
+    names = (
+        "Table Non_unique# Key_name Seq_in_index# Column_name Collation Cardinality# Sub_part Packed Null Index_type Comment "
+        "Index_comment Visible Expression"
+    )
     return [(name.rstrip("#"), INT if name.endswith("#") else STR) for name in names.split()], rows, 2
 
 

@@ -253,10 +253,9 @@ class Statements(DefinitionGrammar):
             what = "COLUMNS" if word in ("COLUMNS", "FIELDS") else "INDEX"
             return self._show_filter(n.Show(what, table, full))
         if word == "CREATE":
-            what = self.one_of("TABLE", "VIEW", "DATABASE", "SCHEMA")
-            if what is None:
-                return self.refused()
-            return n.Show("CREATE" if what in ("TABLE", "VIEW") else "CREATE DATABASE", self.table_name())
+            if self.one_of("TABLE", "VIEW"):
+                return n.Show("CREATE", self.table_name())
+            return n.Show("CREATE DATABASE", self.table_name()) if self.one_of("DATABASE", "SCHEMA") else self.refused()
         if word in ("DATABASES", "SCHEMAS"):
             return self._show_filter(n.Show("DATABASES"))
         if word == "TABLE" and self.accept("STATUS"):

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from envhub.envs.db.sqlite import nodes as n
-from envhub.envs.db.sqlite.catalog import ColumnDef, KeyDef, TableDef
+from envhub.envs.db.sqlite.catalog import DATABASE, ColumnDef, KeyDef, TableDef
 from envhub.envs.db.sqlite.columns import Convert, converter, implicit_default
 from envhub.envs.db.sqlite.convert import truth
 from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
@@ -112,11 +112,13 @@ def _shown(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def _constraint(table: TableDef, key: n.ForeignKey) -> str:
+    own, theirs = (", ".join(f"`{name}`" for name in names) for names in (key.columns, key.references))
+    return f" (`{DATABASE}`.`{table.name}`, CONSTRAINT `{key.name}` FOREIGN KEY ({own}) REFERENCES `{key.table}` ({theirs}))"
+
+
 def foreign_child(table: TableDef) -> MySQLError:
-    detail = ""
-    if table.foreign:
-        key = table.foreign[0]
-        detail = f" (`env`.`{table.name}`, CONSTRAINT `{key.name}` FOREIGN KEY (`{'`, `'.join(key.columns)}`) REFERENCES `{key.table}` (`{'`, `'.join(key.references)}`))"
+    detail = _constraint(table, table.foreign[0]) if table.foreign else ""
     return MySQLError(1452, f"Cannot add or update a child row: a foreign key constraint fails{detail}")
 
 
@@ -124,11 +126,8 @@ def foreign_parent(session: Session, table: TableDef, *, child: bool = False) ->
     for other in session.catalog.tables.values():
         for key in other.foreign:
             if key.table == table.name:
-                return MySQLError(
-                    1451,
-                    f"Cannot delete or update a parent row: a foreign key constraint fails (`env`.`{other.name}`, CONSTRAINT "
-                    f"`{key.name}` FOREIGN KEY (`{'`, `'.join(key.columns)}`) REFERENCES `{key.table}` (`{'`, `'.join(key.references)}`))",
-                )
+                detail = _constraint(other, key)
+                return MySQLError(1451, f"Cannot delete or update a parent row: a foreign key constraint fails{detail}")
     if child:
         return foreign_child(table)
     return MySQLError(1451, "Cannot delete or update a parent row: a foreign key constraint fails")

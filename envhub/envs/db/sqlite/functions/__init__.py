@@ -1,7 +1,7 @@
 """MySQL's functions in Python, one module for each family.
 
-Invariant: a function is pure, bounded in the memory it takes, and answers None for a value it cannot use; what MySQL reports as an error it
-raises as MySQLError.
+Invariant: a function is pure, bounded in the memory it takes, and answers None for a value it cannot use; what MySQL reports as an
+error it raises as MySQLError.
 """
 
 from __future__ import annotations

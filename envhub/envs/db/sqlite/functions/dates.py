@@ -1,6 +1,8 @@
+# ruff: noqa: DTZ001  MySQL's DATETIME has no time zone
 """Dates and times: reading MySQL's loose spellings, arithmetic and formatting.
 
-Invariant: a moment is stored as ``YYYY-MM-DD``, ``YYYY-MM-DD HH:MM:SS[.ffffff]`` or ``[-]HH:MM:SS[.ffffff]``; an impossible date is None.
+Invariant: a moment is stored as ``YYYY-MM-DD``, ``YYYY-MM-DD HH:MM:SS[.ffffff]`` or ``[-]HH:MM:SS[.ffffff]``; an
+impossible date is None.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from envhub.envs.db.sqlite.functions import Spec
 from envhub.envs.db.sqlite.functions.numbers import exact
@@ -434,7 +436,8 @@ def _amount(value: Raw, unit: str, direction: int) -> tuple[int, timedelta]:
         number_of = exact((prefix.group().strip() if prefix else "") or 0) if isinstance(value, str) else exact(value)  # type: ignore[arg-type]
         if unit == "SECOND":
             return 0, timedelta(microseconds=direction * int(number_of * 1000000))
-        amounts = {unit: int(number_of.to_integral_value("ROUND_HALF_UP"))}
+        rounding = "ROUND_DOWN" if isinstance(value, str) else "ROUND_HALF_EVEN"
+        amounts = {unit: int(number_of.to_integral_value(rounding))}
     months = amounts.get("YEAR", 0) * 12 + amounts.get("QUARTER", 0) * 3 + amounts.get("MONTH", 0)
     micros = sum(int(_SECONDS[name] * 1000000) * count for name, count in amounts.items() if name in _SECONDS)
     return direction * months, timedelta(microseconds=direction * micros)
@@ -532,6 +535,11 @@ def unix_timestamp(value: Raw) -> int:
     return 0 if found is None else max(0, int((found - datetime(1970, 1, 1)).total_seconds()))
 
 
+def to_seconds(value: Raw) -> int | None:
+    found = moment(value)
+    return None if found is None else int((found - datetime(1, 1, 1)).total_seconds()) + 366 * 86400
+
+
 def make_date(year: int, day: int) -> str | None:
     if day < 1 or not 0 <= year <= 9999:
         return None
@@ -609,13 +617,7 @@ FUNCTIONS = {
     "TIMEDIFF": Spec("dd", "time", time_diff),
     "TIMESTAMPDIFF": Spec("sdd", "int", timestamp_diff),
     "TO_DAYS": Spec("d", "int", lambda value: part("TO_DAYS", value)),
-    "TO_SECONDS": Spec(
-        "d",
-        "int",
-        lambda value: (
-            None if moment(value) is None else int((moment(value) - datetime(1, 1, 1)).total_seconds()) + 366 * 86400
-        ),
-    ),  # type: ignore[operator]  # checked before
+    "TO_SECONDS": Spec("d", "int", to_seconds),
     "FROM_DAYS": Spec("i", "date", from_days),
     "MAKEDATE": Spec("ii", "date", make_date),
     "MAKETIME": Spec("iin", "time", make_time),
@@ -643,7 +645,7 @@ def convert_zone(value: Raw, source: str, target: str) -> str | None:
     return None if found is None or low is None or high is None else moment_text(found - low + high)
 
 
-INTERNAL = {
+INTERNAL: dict[str, Callable[..., Any]] = {
     "m_date": to_date,
     "m_moment": to_moment,
     "m_cmp": comparable,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -296,4 +297,9 @@ FUNCTIONS = {
     "JSON_PRETTY": Spec("s", "json", lambda text: json.dumps(load(text), ensure_ascii=False, indent=2)),
 }
 
-INTERNAL = {"m_jarray": array, "m_jobject": object_of, "m_jchange": change, "m_jappend": append}
+INTERNAL: dict[str, Callable[..., Any]] = {
+    "m_jarray": array,
+    "m_jobject": object_of,
+    "m_jchange": change,
+    "m_jappend": append,
+}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation, Overflow
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from envhub.envs.db.sqlite.errors import MySQLError
 from envhub.envs.db.sqlite.functions import Spec
@@ -97,11 +98,13 @@ def clamp(value: int) -> int:
 
 
 def to_integer(value: Number | bytes) -> int:
-    """CAST(x AS SIGNED) of a number: half away from zero."""
+    """CAST(x AS SIGNED) of a number: half away from zero, of a double half to even."""
     if type(value) is bytes:
         return int.from_bytes(value[-8:], "big", signed=len(value) >= 8)
     if type(value) is float and not math.isfinite(value):
         return BIGINT - 1 if value > 0 else -BIGINT
+    if type(value) is float:
+        return clamp(round(value))
     return clamp(int(exact(value).to_integral_value(ROUND_HALF_UP)))  # type: ignore[arg-type]  # bytes were ruled out
 
 
@@ -166,12 +169,9 @@ def negate(value: Number) -> str:
 
 def power(base: float, exponent: float) -> float | None:
     try:
-        result = base**exponent
-    except ZeroDivisionError:
-        return None
-    except OverflowError:
+        return math.pow(base, exponent)
+    except (ValueError, OverflowError):
         raise overflow("DOUBLE", f"pow({float_text(base)},{float_text(exponent)})") from None
-    return None if isinstance(result, complex) else result
 
 
 def exponential(value: float) -> float:
@@ -309,7 +309,7 @@ FUNCTIONS["CEILING"] = FUNCTIONS["CEIL"]
 FUNCTIONS["POWER"] = FUNCTIONS["POW"]
 FUNCTIONS["ATAN2"] = FUNCTIONS["ATAN"]
 
-INTERNAL = {
+INTERNAL: dict[str, Callable[..., Any]] = {
     "m_add": add,
     "m_sub": subtract,
     "m_mul": multiply,

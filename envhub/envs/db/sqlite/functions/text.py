@@ -9,7 +9,9 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from envhub.envs.db.sqlite.collation import fold, key
 from envhub.envs.db.sqlite.functions import MAX_TEXT, Spec
@@ -314,7 +316,7 @@ FUNCTIONS["OCTET_LENGTH"] = FUNCTIONS["LENGTH"]
 FUNCTIONS["CHARACTER_LENGTH"] = FUNCTIONS["CHAR_LENGTH"]
 FUNCTIONS["SHA"] = FUNCTIONS["SHA1"]
 
-INTERNAL = {
+INTERNAL: dict[str, Callable[..., Any]] = {
     "m_like": like,
     "m_likeb": like_binary,
     "m_text": lambda value: value.decode("utf-8", "replace") if isinstance(value, bytes) else value,

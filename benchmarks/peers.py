@@ -1,10 +1,10 @@
 """What a step costs on envhub, on OpenEnv and on AgentRL's worker: the same sessions, 64 at a time, in interleaved rounds.
 
 Every subject has its servers and its client in processes of their own. OpenEnv is behind its websocket client, with a plain
-``step`` as its template and documentation write it (``openenv``, which the claims compare with), and with a coroutine
-(``openenv_async``, its fastest form, no claim). AgentRL's worker is behind ``standin_controller.py``. The peers live in ``.venv-peers``, which is made on first use
-(a minute or two, not part of the measurement; exit code 2 when pip cannot install it). Claims, each envhub's advantage:
-``cpu_ratio_openenv``, ``cpu_ratio_agentrl``, ``throughput_ratio_openenv``, ``throughput_ratio_agentrl``.
+``step`` as its template writes it (``openenv``, which the claims compare with) and with a coroutine (``openenv_async``, its
+fastest form, no claim). AgentRL's worker is behind ``standin_controller.py``. The peers live in ``.venv-peers``, made on first
+use (under a minute to a few, not part of any measurement; exit code 2 when pip cannot install it). Claims, each envhub's
+advantage: ``cpu_ratio_openenv``, ``cpu_ratio_agentrl``, ``throughput_ratio_openenv``, ``throughput_ratio_agentrl``.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ def install_peers() -> None:
     print(f"installing the peers into {PEERS_VENV.name}", file=sys.stderr)
     began = time.monotonic()
     shutil.rmtree(PEERS_VENV, ignore_errors=True)
-    venv.create(PEERS_VENV, with_pip=True)
+    try:
+        venv.create(PEERS_VENV, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CannotInstall(f"no virtual environment: {error}") from None
     pip = [PEERS_PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode:

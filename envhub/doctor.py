@@ -29,7 +29,7 @@ from envhub.envs import registry
 from envhub.worker.main import environment_settings
 
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "db": ("sqlglot", "re2", "mysql.connector"),
+    "db": ("re2", "aiomysql", "mysql.connector"),
     "gym": ("gymnasium", "numpy"),
 }
 _FILES_WANTED = 65_536

@@ -24,6 +24,7 @@ from envhub.envs.db import folders, judge, official, prompts
 from envhub.envs.db.database import Database, DatabaseDriver, QueryLimits
 from envhub.envs.db.exploits import EXPLOITS
 from envhub.envs.db.tasks import DBTask, TaskSet, load_split, read_manifest
+from envhub.envs.registry import missing_extra
 from envhub.envs.toolkit import End, ToolEpisode, tool
 
 NAME = "db"
@@ -185,7 +186,10 @@ def _driver(settings: Mapping[str, JSON]) -> DatabaseDriver:
         raise InvalidRequestError(
             "the mysql driver of db needs the setting 'url', e.g. mysql://user:password@host:3306"
         )
-    from envhub.envs.db.mysql.driver import MysqlDriver
+    try:
+        from envhub.envs.db.mysql.driver import MysqlDriver
+    except ModuleNotFoundError as error:
+        raise missing_extra("the mysql driver of db", "db", error) from error
 
     return MysqlDriver(settings["url"], owner=secrets.token_hex(4), password_file=settings.get("password_file"))
 

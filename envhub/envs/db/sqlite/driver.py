@@ -66,6 +66,8 @@ class SqliteDatabase:
             reply = await self._host.call(request, limits.timeout_s + GRACE_S)
         except Overrun:
             return QueryResult("timeout", message=f"Query execution was interrupted after {limits.timeout_s:g} s")
+        except UnavailableError as error:
+            raise EpisodeFailedError(error.message) from error
         except HostLost:
             return _error(2013, "2013 (HY000): Lost connection to MySQL server during query")
         if reply.logged and reply.status in ("done", "rows"):
@@ -133,7 +135,7 @@ class SqliteDriver:
         self,
         *,
         processes: int = 2,
-        memory_limit_bytes: int = 4 << 30,
+        memory_limit_bytes: int = 3 << 30,
         max_database_bytes: int = 64 << 20,
         clock: Clock | None = None,
     ) -> None:

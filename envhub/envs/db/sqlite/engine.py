@@ -176,7 +176,7 @@ class Engine:
         session = self.session
         defines = not isinstance(statement, n.Insert | n.Update | n.Delete)
         backup = copy.deepcopy(session.catalog) if defines else None
-        if defines and session.connection.raw.in_transaction and not _temporary(statement):
+        if defines and session.connection.raw.in_transaction:
             session.connection.raw.execute("COMMIT")
         self._begin()
         try:
@@ -256,10 +256,6 @@ class Engine:
     def close(self) -> None:
         with self._turn:
             self.session.connection.close()
-
-
-def _temporary(statement: n.Statement) -> bool:
-    return isinstance(statement, n.CreateTable) and statement.temporary
 
 
 def _check_integers(types: list[T], rows: list[tuple[Any, ...]]) -> None:

@@ -17,7 +17,7 @@ from envhub.envs.db.sqlite.engine import Bounds, Engine, Outcome
 from envhub.envs.db.sqlite.errors import MySQLError
 from envhub.envs.db.sqlite.frames import HEADER, Block, Reply, Request, pack, read_request, type_frames
 
-MAX_THREADS = 256
+MAX_THREADS = 64
 
 
 class Host:
@@ -124,7 +124,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     sys.setrecursionlimit(20_000)
     sys.setswitchinterval(0.001)
-    threading.stack_size(16 << 20)
+    threading.stack_size(8 << 20)
     gc.freeze()
     Host(socket.socket(fileno=descriptor), max_pages).serve()
 

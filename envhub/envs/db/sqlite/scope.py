@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from envhub.envs.db.sqlite.catalog import Catalog, TableDef
-from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
+from envhub.envs.db.sqlite.errors import MySQLError, too_deep, unknown_column
 from envhub.envs.db.sqlite.kinds import INT, T
 from envhub.envs.db.sqlite.nodes import Window
 
 NO_CONST: Any = object()
+MAX_NAMES = 1000
 
 
 class X(NamedTuple):
@@ -146,5 +147,8 @@ class Context:
         return f"?{len(self.params)}"
 
     def name(self) -> str:
+        """A fresh table alias. Raises when a statement, its views included, reads absurdly many tables."""
         self.names += 1
+        if self.names > MAX_NAMES:
+            raise too_deep()
         return f"a{self.names}"

@@ -67,7 +67,8 @@ class Archive(Protocol):
 class _Keyed:
     """A start known by its request key: under way (``task``) or done (``session_id``).
 
-    ``seen``: sessions of that key that opened while it was under way; all but the one that was answered are twins.
+    ``seen``: sessions of that key that opened while it was under way; all but the one that was answered are twins. A start
+    whose client left makes no claim: the client may be asking another controller, which ends the twins then.
     """
 
     fingerprint: bytes | None
@@ -135,19 +136,25 @@ class ControllerService:
             raise InvalidRequestError(f"request_key {key!r} was used for a different start")
         if known is not None and known.session_id is not None:
             known.delivered = True
-            return await self.call(known.session_id, "start", body)
+            try:
+                return await self.call(known.session_id, "start", body)
+            except SessionLostError:  # whoever repeats a start has not seen its session: it gets another one
+                if self._keyed.get(key) is known:
+                    del self._keyed[key]
+                return await self._start_keyed(request, key, body)
         if known is None or known.task is None:
             task = asyncio.create_task(self._place(request, body))
             known = self._keyed[key] = _Keyed(fingerprint, self._clock.now(), task=task)
             task.add_done_callback(lambda done: self._keyed_done(key, done))
-        assert known.task is not None
+        starting = known.task
+        assert starting is not None
         known.waiters += 1
         try:
-            answer = await asyncio.shield(known.task)
+            answer = await asyncio.shield(starting)
             known.delivered = True
             return answer
         except asyncio.CancelledError:
-            if known.task is not None and known.task.cancelled():
+            if starting.cancelled():
                 raise UnavailableError("the start was given up; ask again") from None
             if known.waiters == 1:
                 self._spawn(self._give_up_start(known))
@@ -173,7 +180,7 @@ class ControllerService:
         else:
             entry.session_id = msgspec.json.decode(task.result().body, type=_SessionId).session_id
         for worker, session_id in entry.seen:
-            if session_id != entry.session_id:
+            if entry.waiters and session_id != entry.session_id:
                 self.workers.end(worker, [session_id])
         entry.seen.clear()
 
@@ -374,8 +381,10 @@ class ControllerService:
                 self._keyed[note.request_key] = _Keyed(None, self._clock.now(), note.session_id)
             elif known.session_id is None:
                 known.seen.append((worker, note.session_id))
-            elif known.session_id != note.session_id:
+            elif known.session_id != note.session_id and known.delivered:
                 cancel.append(note.session_id)
+            elif known.session_id != note.session_id:  # its client has gone and asked another controller
+                known.session_id, known.delivered = note.session_id, True
         return cancel
 
     def _trim(self) -> None:

@@ -21,9 +21,14 @@ class Server:
 
         parts = urlsplit(url)
         self.connection = mysql.connector.connect(
-            host=parts.hostname, port=parts.port or 3306, user=parts.username, password=parts.password, autocommit=True, ssl_disabled=True,
+            host=parts.hostname,
+            port=parts.port or 3306,
+            user=parts.username,
+            password=parts.password or "",
+            autocommit=True,
+            ssl_disabled=True,
             client_flags=[-ClientFlag.MULTI_STATEMENTS],
-        )  # fmt: skip
+        )
         self.cursor = self.connection.cursor(buffered=True)
         self.cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_uca1400_nopad_ai_ci")
         self.cursor.execute("SET time_zone = '+00:00'")

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  long statements read best on one line
 """Statements whose outcome must be the same on the embedded engine and on a MariaDB server.
 
 ``TABLES`` is the database every case starts from. A case is one statement, or several run in order; what counts is the outcome of the last

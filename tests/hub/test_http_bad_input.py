@@ -10,32 +10,31 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from envhub.controller.workers import LivenessSettings
 from envhub.core.types import Message, ToolCall
 from envhub.embedded import EmbeddedHub
 from envhub.envs import registry
-from envhub.testing.hub import served_hub
+from envhub.testing.hub import local_hub, served_hub
+from envhub.transport import AsgiTransport, Transport
 from tests.hub.environments import ProbeEnvironment
 
-JSON = {"content-type": "application/json"}
 UNKNOWN = f"w{'0' * 12}.{'a' * 16}"
 
 
 @asynccontextmanager
-async def hub_and_http() -> AsyncIterator[tuple[EmbeddedHub, aiohttp.ClientSession]]:
+async def hub_and_http() -> AsyncIterator[tuple[EmbeddedHub, Transport]]:
+    """Calls go straight into the application; what only a socket can say is said by ``raw``."""
     environments = {"probe": ProbeEnvironment(), "calculator": registry.create("calculator")}
-    async with served_hub(environments) as hub, aiohttp.ClientSession(hub.url) as http:
+    async with local_hub(environments) as hub:
         hub.controller.workers.settings = LivenessSettings(recovery_s=0.0)
-        yield hub, http
+        yield hub, AsgiTransport(hub.app)
 
 
-async def answer(http: aiohttp.ClientSession, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-    async with http.request(method, path, data=body) as response:
-        text = await response.read()
-        assert "set-cookie" not in response.headers
-        assert response.headers["content-type"].startswith("application/json"), (path, text[:200])
-        return response.status, json.loads(text)
+async def answer(http: Transport, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+    found = await http.request(method, path, body, 10.0)
+    return found.status, json.loads(found.body)
 
 
 def code(body: Any) -> str:
@@ -189,7 +188,8 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"]
 
 
 async def test_odd_paths_and_methods_get_an_envelope_and_never_a_500() -> None:
-    async with hub_and_http() as (hub, _):
+    async with served_hub({"probe": ProbeEnvironment()}) as hub:
+        hub.controller.workers.settings = LivenessSettings(recovery_s=0.0)
         assert hub.url is not None
         port = int(hub.url.rpartition(":")[2])
         for path in PATHS:
@@ -218,12 +218,19 @@ async def test_other_sessions_cannot_be_guessed_or_reached() -> None:
         assert (status, code(found)) == (410, "session_lost")
 
 
-async def test_queries_of_listings_are_checked() -> None:
-    async with hub_and_http() as (_, http):
+async def test_queries_of_listings_are_checked_and_answers_are_json_without_cookies_b068() -> None:
+    async with served_hub({"probe": ProbeEnvironment()}) as hub, aiohttp.ClientSession(hub.url) as http:
         for query in ("limit=0", "limit=-1", "limit=x", "limit=999999999999999999999", "tag=novalue", "tag=%3Dx"):
-            status, found = await answer(http, "GET", f"/v1/sessions?{query}")
-            assert (status, code(found)) == (400, "invalid_request"), query
-        assert (await answer(http, "GET", "/v1/sessions?tag=a%3D%00&environment=%ff"))[0] == 200
+            async with http.get(URL(f"/v1/sessions?{query}", encoded=True)) as found:
+                assert (found.status, code(await found.json())) == (400, "invalid_request"), query
+                assert found.content_type == "application/json" and not found.cookies
+        async with http.get(URL("/v1/sessions?tag=a%3D%00&environment=%ff", encoded=True)) as found:
+            assert found.status == 200 and not found.cookies
+        async with http.post("/v1/sessions", data=b"a=1", headers={"content-type": "text/html"}) as found:
+            assert found.status == 400  # the body is what counts, not how it is called
+        headers = {"content-type": "application/x-www-form-urlencoded", "content-encoding": "identity"}
+        async with http.post("/v1/sessions", data=b'{"environment": "probe"}', headers=headers) as found:
+            assert found.status == 200 and not found.cookies
 
 
 async def raw(port: int, request: str) -> tuple[int, bytes]:

@@ -104,6 +104,7 @@ async def test_without_repetition_a_second_call_names_the_current_turn_b026() ->
             assert caught.value.details["current_turn"] == 1
 
 
+@pytest.mark.slow
 async def test_a_killed_controller_is_found_again_and_its_sessions_go_on_b034(processes: Processes) -> None:
     port = free_port()
     controller = await processes.controller(port, liveness=QUICK)
@@ -130,6 +131,7 @@ async def test_a_killed_controller_is_found_again_and_its_sessions_go_on_b034(pr
         await until_idle(hub)
 
 
+@pytest.mark.slow
 async def test_ids_of_the_lost_and_of_the_ended_are_told_apart_after_everything_restarted(
     processes: Processes,
 ) -> None:
@@ -167,6 +169,7 @@ async def test_ids_of_the_lost_and_of_the_ended_are_told_apart_after_everything_
         assert trace["steps"][0]["answer"]["reward"] == 0.5
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_loop_is_blocked_is_not_taken_for_dead_b028(processes: Processes) -> None:
     port = free_port()
     await processes.controller(port, liveness=QUICK)
@@ -187,6 +190,7 @@ async def test_a_worker_whose_loop_is_blocked_is_not_taken_for_dead_b028(process
         await until_idle(hub)
 
 
+@pytest.mark.slow
 async def test_a_frozen_controller_loses_nothing_when_it_goes_on_b028(processes: Processes) -> None:
     port = free_port()
     controller = await processes.controller(port, liveness=QUICK)
@@ -208,6 +212,7 @@ async def test_a_frozen_controller_loses_nothing_when_it_goes_on_b028(processes:
         await until_idle(hub)
 
 
+@pytest.mark.slow
 async def test_a_frozen_worker_keeps_its_sessions_for_a_while_and_then_loses_them_once_b028(
     processes: Processes,
 ) -> None:

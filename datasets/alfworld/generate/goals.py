@@ -55,11 +55,11 @@ RULES: Mapping[Family, Rules] = {
         Trait.COOLABLE,
         "Fridge",
     ),
-    Family.TWO: Rules(
-        ("put two {obj} in {recep}.", "find two {obj} and put them in {recep}."), _ANYWHERE, n_wanted=2
-    ),
+    Family.TWO: Rules(("put two {obj} in {recep}.", "find two {obj} and put them in {recep}."), _ANYWHERE, n_wanted=2),
 }
-NO_TARGETS: Final = frozenset({"SinkBasin", "BathtubBasin", "TVStand", "HandTowelHolder", "TowelHolder"})
+NO_TARGETS: Final = frozenset(
+    {"BathtubBasin", "HandTowelHolder", "LaundryHamper", "SinkBasin", "TVStand", "TowelHolder"}
+)
 """Kinds of receptacles that no official game asks to put things in."""
 
 

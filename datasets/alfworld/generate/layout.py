@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from goals import RULES
 from rooms import FLOOR, Fixture, Kind, Room, kinds
 
 from envhub.envs.alfworld.game import Family, Game, Goal, Receptacle, Thing, Trait
 
-MOST_WANTED = 4
+_SHARE_BY_COPIES = (37, 29, 21, 13)
+"""Per cent of the games in which one, two, three and four of the wanted things are placed."""
 _ROOM_FOR: Mapping[str, int] = {
     "CoffeeMachine": 1,
     "HandTowelHolder": 1,
@@ -65,7 +66,8 @@ class _Filling:
         self._rng = rng
         self._load: Counter[str] = Counter()
         self._count: Counter[str] = Counter()
-        self._next_place = 1 + max(each.place for each in (*room.furniture, *room.fixtures))
+        places = [each.place for each in room.furniture] + [each.place for each in room.fixtures]
+        self._next_place = 1 + max(places)
         self.n_wanted = 0
         self.receptacles = tuple(self._receptacles())
 
@@ -98,7 +100,8 @@ class _Filling:
             avoid.add(goal.target)
         if goal.family is Family.COOL:
             avoid.add("Fridge")
-        for _ in range(self._rng.randint(RULES[goal.family].n_wanted, MOST_WANTED)):
+        copies = range(RULES[goal.family].n_wanted, 1 + len(_SHARE_BY_COPIES))
+        for _ in range(self._rng.choices(copies, [_SHARE_BY_COPIES[number - 1] for number in copies])[0]):
             receptacle = self._choose(kind, avoid)
             if receptacle is not None:
                 self.n_wanted += 1
@@ -148,6 +151,7 @@ def _stand_point(number: int) -> str:
     return f"{number}|0|0|0"
 
 
-def arrangement(game: Game) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """What lies where, whatever the things are called; equal for two games that differ in nothing else but the goal."""
-    return sorted((each.kind or "", each.receptacles) for each in game.things)
+def arrangement(game: Game) -> tuple[str, ...]:
+    """The scene and what lies where in it, whatever the things are numbered and whatever the goal is."""
+    scene = game.id.split("/")[0].rsplit("-", 1)[1]
+    return (scene, *sorted(f"{each.kind} {each.receptacles}" for each in game.things))

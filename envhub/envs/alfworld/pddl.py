@@ -63,6 +63,9 @@ _GOALS: Mapping[Family, str] = {
     "(objectType ?ot {target}Type) (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l) (atLocation ?a ?l) "
     "(inReceptacle ?ot ?r) ) ) (exists (?o - object ?a - agent) (and (objectType ?o {object}Type) (holds ?a ?o) ) ) ) )",
 }
+_NAMED_IN_DOMAIN = frozenset({"Sink", "Knife", "ButterKnife"})
+"""Kinds of things that the rules name, so that every problem must declare them."""
+
 _COMMENT = re.compile(r";[^\n]*")
 _FACT = re.compile(r"\(\s*([^()]*?)\s*\)")
 _KIND = re.compile(r"\b([A-Za-z0-9]+)Type\)")
@@ -153,7 +156,52 @@ def parse_game(file: GameFile, *, name: str) -> Game:
     )
 
 
+def problem_text(game: Game) -> str:
+    """The PDDL problem of a game: parsed, it gives the same game again."""
+    kinds = {each.kind for each in game.things if each.kind is not None} | _NAMED_IN_DOMAIN
+    places = {
+        game.start,
+        *(each.place for each in game.receptacles),
+        *(at for each in game.things for at in each.places),
+    }
+    declared = {
+        "agent": ["agent1"],
+        "object": [mangle(each.id) for each in game.things],
+        "otype": sorted(f"{kind}Type" for kind in kinds | {game.goal.object} if kind not in ACCEPTS),
+        "rtype": sorted(f"{kind}Type" for kind in ACCEPTS),
+        "receptacle": [mangle(each.id) for each in game.receptacles],
+        "location": sorted(mangle(_PLACE + place) for place in places),
+    }
+    objects = "\n".join(f"  {name} - {sort}" for sort, names in declared.items() for name in names)
+    facts = "\n".join(f"  ({' '.join(fact)})" for fact in _statements(game))
+    goal = _GOALS[game.goal.family].format(object=game.goal.object, target=game.goal.target)
+    return f"(define (problem plan)\n(:domain alfred)\n(:objects\n{objects}\n)\n(:init\n{facts}\n)\n{goal}\n)\n"
+
+
 _Facts = Mapping[str, list[tuple[str, ...]]]
+
+
+def _statements(game: Game) -> Iterator[tuple[str, ...]]:
+    """The facts at the start."""
+    yield "atLocation", "agent1", mangle(_PLACE + game.start)
+    for receptacle in game.receptacles:
+        name = mangle(receptacle.id)
+        yield "receptacleType", name, f"{receptacle.kind}Type"
+        yield "receptacleAtLocation", name, mangle(_PLACE + receptacle.place)
+        if receptacle.openable:
+            yield "openable", name
+    words = {trait: predicate for predicate, trait in _TRAITS.items()}
+    for thing in game.things:
+        name = mangle(thing.id)
+        if thing.kind is not None:
+            yield "objectType", name, f"{thing.kind}Type"
+        yield from (("objectAtLocation", name, mangle(_PLACE + place)) for place in thing.places)
+        yield from (("inReceptacle", name, mangle(each)) for each in thing.receptacles)
+        yield from (("inReceptacleObject", name, mangle(each)) for each in thing.holders)
+        yield from ((words[trait], name) for trait in sorted(thing.traits))
+    kinds = {each.kind for each in game.things if each.kind is not None}
+    for kind in sorted({each.kind for each in game.receptacles}):
+        yield from (("canContain", f"{kind}Type", f"{each}Type") for each in sorted(ACCEPTS[kind] & kinds))
 
 
 def _domain_digest(domain: str) -> str:

@@ -4,8 +4,9 @@ It runs under any interpreter that has the packages alfworld and textworld, and 
 plain script. Invariant: one request line in, one answer line out, in order; one environment object lives as long as the
 process, since each new one leaks a copy of the planner's library; whatever the packages print goes to standard error.
 
-Requests: ``{"load": path of a game.tw-pddl}``, ``{"step": command}``, ``{"ping": 1}``. Answers: ``{"observation": text,
-"admissible": [command, ...], "won": bool, "load_s": .., "reset_s": .., "step_s": .., "rss_kib": ..}`` or ``{"error": text}``.
+Requests: ``{"load": path of a game.tw-pddl}``, ``{"problem": PDDL text, "task": sentence}`` (played by the rules and texts that
+come with the package) and ``{"step": command}``. Answers: ``{"observation": text, "admissible": [command, ...], "won": bool,
+"load_s": .., "reset_s": .., "step_s": .., "rss_kib": ..}`` or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -23,16 +24,24 @@ class Stage:
     """The environment, and the game that is loaded in it."""
 
     def __init__(self) -> None:
+        import alfworld.info
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
         from textworld.envs.pddl import PddlEnv
 
+        self._logic = alfworld.info.ALFRED_PDDL_PATH, alfworld.info.ALFRED_TWL2_PATH
         infos = textworld.EnvInfos(won=True, admissible_commands=True)
         self._env: Any = AlfredDemangler(PddlEnv(infos))
 
-    def load(self, path: str) -> dict[str, Any]:
+    def pose(self, problem: str, task: str) -> dict[str, Any]:
+        domain, grammar = (_read(path) for path in self._logic)
+        grammar = grammar.replace("UNKNOWN GOAL.", task)
+        return self.load({"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem, "walkthrough": []})
+
+    def load(self, game: str | dict[str, Any]) -> dict[str, Any]:
+        """``game`` is a path, or what such a file holds."""
         started = time.process_time()
-        self._env.load(path)
+        self._env.load(game)
         loaded = time.process_time()
         state = self._env.reset()
         return self._answer(state, load_s=loaded - started, reset_s=time.process_time() - loaded)
@@ -71,12 +80,16 @@ def main() -> int:
 def _serve(stage: Stage, request: dict[str, Any]) -> dict[str, Any]:
     if "load" in request:
         answer = stage.load(request["load"])
-    elif "step" in request:
-        answer = stage.step(request["step"])
+    elif "problem" in request:
+        answer = stage.pose(request["problem"], request["task"])
     else:
-        answer = {}
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return {**answer, "rss_kib": int(statm.read().split()[1]) * _PAGE_KIB}
+        answer = stage.step(request["step"])
+    return {**answer, "rss_kib": int(_read("/proc/self/statm").split()[1]) * _PAGE_KIB}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Compiles function calls: argument coercion, result types, aggregates and windows.
+"""Compiles function calls: argument coercion and result types.
 
 Invariant: a name is either in one of the tables here or is error 1305; a wrong number of arguments is error 1582.
 """
@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envhub.envs.db.sqlite import expressions, queries
+from envhub.envs.db.sqlite import aggregate_calls, expressions
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE
 from envhub.envs.db.sqlite.convert import (
     arithmetic,
     cast_to,
     compare,
-    division_digits,
     integer,
     literal,
     number,
     real,
-    sortable,
     text,
     truth,
 )
-from envhub.envs.db.sqlite.errors import MySQLError
+from envhub.envs.db.sqlite.errors import MySQLError, bad_parameter_count
 from envhub.envs.db.sqlite.functions import Spec, dates, documents, numbers, regex
 from envhub.envs.db.sqlite.functions import text as texts
 from envhub.envs.db.sqlite.kinds import DATE, DATETIME, INT, JSON, NULL, REAL, STR, TEMPORAL, TIME, T, dec, unify
@@ -50,10 +48,10 @@ _KINDS["bin"] = T("bin", binary=True)
 
 def compile_call(ctx: Context, node: n.Call, scope: Scope) -> X:
     name = node.name
-    if node.over is not None or name in _WINDOW_ONLY:
-        return _windowed(ctx, node, scope)
-    if name in _AGGREGATES:
-        return _aggregate(ctx, node, scope)
+    if node.over is not None or name in aggregate_calls.WINDOW_ONLY:
+        return aggregate_calls.compile_window(ctx, node, scope)
+    if name in aggregate_calls.AGGREGATES:
+        return aggregate_calls.compile_aggregate(ctx, node, scope)
     special = _SPECIAL.get(name)
     if special is None and name not in FUNCTIONS:
         raise MySQLError(1305, f"FUNCTION {DATABASE}.{name} does not exist")
@@ -61,7 +59,7 @@ def compile_call(ctx: Context, node: n.Call, scope: Scope) -> X:
     if special is not None:
         low, high, build = special
         if not low <= len(node.args) <= high:
-            raise _bad_count(name)
+            raise bad_parameter_count(name)
         return build(ctx, node, args)
     return _plain(name, FUNCTIONS[name], args)
 
@@ -71,17 +69,13 @@ def _argument(ctx: Context, arg: n.Expr, scope: Scope) -> X:
     return expressions.compile_expr(ctx, arg.items[0] if isinstance(arg, n.Row) else arg, scope)
 
 
-def _bad_count(name: str) -> MySQLError:
-    return MySQLError(1582, f"Incorrect parameter count in the call to native function '{name}'")
-
-
 def _plain(name: str, spec: Spec, args: list[X]) -> X:
     required, _, optional = spec.args.partition("?")
     repeats = required.endswith("*")
     letters = (required.rstrip("*") + optional) if not repeats else required[:-1]
     least = len(required.rstrip("*"))
     if len(args) < least or (len(args) > len(letters) and not repeats):
-        raise _bad_count(name)
+        raise bad_parameter_count(name)
     letters = letters.ljust(len(args), letters[-1] if letters else "a")
     sql = ", ".join(_ARGUMENTS[letter](arg) for letter, arg in zip(letters, args, strict=False))
     t = _KINDS[spec.returns]
@@ -124,7 +118,7 @@ _ARGUMENTS: dict[str, Callable[[X], str]] = {
 
 def _concat(ctx: Context, node: n.Call, args: list[X]) -> X:
     if not args:
-        raise _bad_count(node.name)
+        raise bad_parameter_count(node.name)
     return X(
         "(" + " || ".join(text(arg) for arg in args) + ")", STR._replace(binary=any(a.t.kind == "bin" for a in args))
     )
@@ -152,7 +146,7 @@ def _nullif(ctx: Context, node: n.Call, args: list[X]) -> X:
 
 def _extreme(ctx: Context, node: n.Call, args: list[X]) -> X:
     if len(args) < 2:
-        raise _bad_count(node.name)
+        raise bad_parameter_count(node.name)
     largest = node.name == "GREATEST"
     t = unify(arg.t for arg in args)
     values = ", ".join(cast_to(arg, t) for arg in args)
@@ -209,7 +203,7 @@ def _clock(ctx: Context, node: n.Call, args: list[X]) -> X:
 def _date_add(ctx: Context, node: n.Call, args: list[X]) -> X:
     interval = node.args[1]
     if not isinstance(interval, n.Row):
-        raise _bad_count(node.name)
+        raise bad_parameter_count(node.name)
     unit = str(interval.items[1].value) if isinstance(interval.items[1], n.Literal) else ""
     return _shifted(args[0], args[1], unit, 1 if node.name == "DATE_ADD" else -1)
 
@@ -265,7 +259,7 @@ def _json_pairs(function: str, t: T) -> Callable[[Context, n.Call, list[X]], X]:
 def _json_change(mode: str) -> Callable[[Context, n.Call, list[X]], X]:
     def build(ctx: Context, node: n.Call, args: list[X]) -> X:
         if len(args) % 2 == 0:
-            raise _bad_count(node.name)
+            raise bad_parameter_count(node.name)
         parts = [f"'{mode}'", text(args[0])]
         for path, value in zip(args[1::2], args[2::2], strict=True):
             parts += [text(path), f"'{value.t.kind}'", value.sql]
@@ -375,184 +369,3 @@ _SPECIAL: dict[str, tuple[int, int, _Builder]] = {
     "ROW_COUNT": (0, 0, _constant(lambda ctx: ctx.system["row_count"])),
     "FOUND_ROWS": (0, 0, _constant(lambda ctx: ctx.system["found_rows"])),
 }
-
-
-# ---- aggregates and windows
-
-_AGGREGATES = frozenset(
-    [
-        "COUNT",
-        "SUM",
-        "AVG",
-        "MIN",
-        "MAX",
-        "GROUP_CONCAT",
-        "STD",
-        "STDDEV",
-        "STDDEV_POP",
-        "STDDEV_SAMP",
-        "VARIANCE",
-        "VAR_POP",
-        "VAR_SAMP",
-        "BIT_AND",
-        "BIT_OR",
-        "BIT_XOR",
-        "JSON_ARRAYAGG",
-        "JSON_OBJECTAGG",
-        "GROUPING",
-    ]
-)
-_MOMENTS = {
-    "STD": "m_stdpop", "STDDEV": "m_stdpop", "STDDEV_POP": "m_stdpop", "STDDEV_SAMP": "m_stdsamp",
-    "VARIANCE": "m_varpop", "VAR_POP": "m_varpop", "VAR_SAMP": "m_varsamp",
-}  # fmt: skip
-_WINDOW_ONLY = frozenset(
-    [
-        "ROW_NUMBER",
-        "RANK",
-        "DENSE_RANK",
-        "PERCENT_RANK",
-        "CUME_DIST",
-        "NTILE",
-        "LAG",
-        "LEAD",
-        "FIRST_VALUE",
-        "LAST_VALUE",
-        "NTH_VALUE",
-    ]
-)
-
-
-def _aggregate(ctx: Context, node: n.Call, scope: Scope) -> X:
-    if scope.in_aggregate or scope.clause in ("where clause", "on clause", "group statement"):
-        raise MySQLError(1111, "Invalid use of group function")
-    if node.name == "GROUPING":
-        args = [expressions.compile_expr(ctx, arg, scope).sql for arg in node.args]
-        return X("1" if any(arg == "NULL" for arg in args) else "0", INT)
-    scope.aggregated = True
-    scope.in_aggregate = True
-    rolled, scope.rolled = scope.rolled, set()
-    try:
-        return _aggregate_sql(ctx, node, scope)
-    finally:
-        scope.in_aggregate = False
-        scope.rolled = rolled
-
-
-def _aggregate_sql(ctx: Context, node: n.Call, scope: Scope) -> X:
-    name = node.name
-    distinct = "DISTINCT " if node.distinct else ""
-    if node.args and isinstance(node.args[0], n.Star):
-        return X("COUNT(*)", INT)
-    args = [expressions.compile_expr(ctx, arg, scope) for arg in node.args]
-    wanted = 2 if name == "JSON_OBJECTAGG" else 1
-    if len(args) < wanted or (len(args) > wanted and name not in ("COUNT", "GROUP_CONCAT")):
-        raise MySQLError(1064, f"Incorrect arguments to {name}")
-    x = args[0]
-    if name == "COUNT":
-        if len(args) > 1:
-            return X(f"COUNT({distinct}m_key({', '.join(text(arg) for arg in args)}))", INT)
-        return X(f"COUNT({distinct}{sortable(x)})", INT)
-    if name in ("MIN", "MAX"):
-        return X(f"{name}({sortable(x)})", x.t, loose=x.loose)
-    if name in ("SUM", "AVG"):
-        return _total(name, distinct, number(x))
-    if name in _MOMENTS:
-        return X(f"{_MOMENTS[name]}({real(x)})", REAL)
-    if name == "GROUP_CONCAT":
-        return _group_concat(ctx, node, args, scope)
-    if name == "JSON_ARRAYAGG":
-        return X(f"m_jarrayagg('{x.t.kind}', {x.sql})", JSON)
-    if name == "JSON_OBJECTAGG":
-        return X(f"m_jobjectagg({text(x)}, '{args[1].t.kind}', {args[1].sql})", JSON)
-    op = {"BIT_AND": "&", "BIT_OR": "|", "BIT_XOR": "^"}[name]
-    return X(f"m_bits('{op}', {integer(x)})", dec(0, whole=True))
-
-
-def _total(name: str, distinct: str, x: X) -> X:
-    if x.t.kind in ("real", "null"):
-        return X(f"{name}({distinct}{x.sql})", REAL)
-    if name == "SUM":
-        return X(
-            f"SUM({distinct}{x.sql})" if x.t.kind == "int" else f"m_sum({distinct}{x.sql})",
-            dec(x.t.scale),
-            loose=x.loose,
-        )
-    if distinct:
-        quotient = f"m_div(m_sum(DISTINCT {x.sql}), COUNT(DISTINCT {x.sql}), {division_digits(x.t.scale, 0)})"
-        return X(quotient, dec(x.t.scale + 4), loose=True)
-    return X(f"m_avg({x.sql}, {division_digits(x.t.scale, 0)})", dec(x.t.scale + 4), loose=True)
-
-
-def _group_concat(ctx: Context, node: n.Call, args: list[X], scope: Scope) -> X:
-    value = text(args[0]) if len(args) == 1 else "(" + " || ".join(text(arg) for arg in args) + ")"
-    keys = []
-    for order in node.order:
-        key = expressions.compile_expr(ctx, order.expr, scope)
-        if isinstance(order.expr, n.Literal) and type(order.expr.value) is int and 1 <= order.expr.value <= len(args):
-            key = args[order.expr.value - 1]
-        keys.append(real(key) if key.t.kind == "dec" else key.sql)
-    directions = "".join("d" if order.descending else "a" for order in node.order)
-    separator = literal(ctx, node.separator or "").sql
-    rest = "".join(f", {key}" for key in keys)
-    return X(f"m_gconcat({int(node.distinct)}, {separator}, '{directions}', {value}{rest})", STR)
-
-
-def _windowed(ctx: Context, node: n.Call, scope: Scope) -> X:
-    if node.over is None:
-        raise MySQLError(3593, f"You cannot use the window function '{node.name.lower()}' in this context.'")
-    if scope.clause in ("where clause", "having clause", "group statement", "on clause"):
-        raise MySQLError(3593, f"You cannot use the window function '{node.name.lower()}' in this context.'")
-    if node.distinct:
-        raise MySQLError(1235, "This version of MySQL doesn't yet support '<window function>(DISTINCT ..)'")
-    over = _over(ctx, node.over, scope)
-    if node.name not in _WINDOW_ONLY:
-        if node.name not in _AGGREGATES or node.name in ("GROUP_CONCAT", "GROUPING"):
-            raise MySQLError(
-                1235, f"This version of MySQL doesn't yet support '{node.name.lower()} as window function'"
-            )
-        x = _aggregate_sql(ctx, node, scope)
-        return x._replace(sql=f"{x.sql} OVER {over}")
-    args = [expressions.compile_expr(ctx, arg, scope) for arg in node.args]
-    counts = {
-        "NTILE": (1, 1),
-        "LAG": (1, 3),
-        "LEAD": (1, 3),
-        "FIRST_VALUE": (1, 1),
-        "LAST_VALUE": (1, 1),
-        "NTH_VALUE": (2, 2),
-    }
-    low, high = counts.get(node.name, (0, 0))
-    if not low <= len(args) <= high:
-        raise _bad_count(node.name)
-    if node.name in ("PERCENT_RANK", "CUME_DIST"):
-        return X(f"{node.name}() OVER {over}", REAL)
-    if low == 0 or node.name == "NTILE":
-        return X(f"{node.name}({', '.join(arg.sql for arg in args)}) OVER {over}", INT)
-    t = unify([args[0].t, args[2].t]) if len(args) == 3 else args[0].t
-    values = [cast_to(arg, t) if place != 1 else arg.sql for place, arg in enumerate(args)]
-    return X(f"{node.name}({', '.join(values)}) OVER {over}", t, loose=args[0].loose)
-
-
-def _over(ctx: Context, over: n.Window | str, scope: Scope) -> str:
-    window = _named(over, scope) if isinstance(over, str) else over
-    partition, order, frame = list(window.partition), list(window.order), window.frame
-    if window.base is not None:
-        base = _named(window.base, scope)
-        partition, order, frame = base.partition or partition, base.order or order, frame or base.frame
-    parts = []
-    if partition:
-        keys = [sortable(expressions.compile_expr(ctx, item, scope)) for item in partition]
-        parts.append("PARTITION BY " + ", ".join(keys))
-    if order:
-        parts.append("ORDER BY " + ", ".join(queries.order_term(ctx, item, scope) for item in order))
-    if frame:
-        parts.append(frame)
-    return "(" + " ".join(parts) + ")"
-
-
-def _named(name: str, scope: Scope) -> n.Window:
-    window = scope.windows.get(name.lower())
-    if window is None:
-        raise MySQLError(3579, f"Window name '{name}' is not defined.")
-    return window

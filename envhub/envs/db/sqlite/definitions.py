@@ -1,6 +1,6 @@
-"""CREATE, ALTER, RENAME, DROP and TRUNCATE.
+"""CREATE, RENAME, DROP and TRUNCATE.
 
-Invariant: the catalog and the physical tables change together; a column is never rewritten in place, it gets a new physical column.
+Invariant: the catalog and the physical tables change together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlite3
 
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE, ColumnDef, KeyDef, TableDef, ViewDef
-from envhub.envs.db.sqlite.columns import converter, implicit_default, parse_type, static_type
+from envhub.envs.db.sqlite.columns import parse_type, static_type
 from envhub.envs.db.sqlite.errors import MySQLError, column_list_mismatch, unknown_column
 from envhub.envs.db.sqlite.kinds import STR, T
 from envhub.envs.db.sqlite.queries import compile_query
@@ -36,13 +36,13 @@ def create_table(session: Session, node: n.CreateTable) -> int:
     else:
         table = TableDef(name, catalog.phys(), [], temporary=node.temporary)
         for spec in node.columns:
-            _add_spec(table, spec)
+            add_spec(table, spec)
     rows = _selected(session, node.query, table) if node.query is not None else []
     if not table.columns:
         raise MySQLError(1113, "A table must have at least 1 column")
     _add_keys(session, table, node)
     table.temporary = node.temporary
-    _build(session, table)
+    build_table(session, table)
     catalog.tables[name] = table
     writer = Writer(session, table)
     for row in rows:
@@ -93,7 +93,7 @@ def _selected(session: Session, query: n.Query, table: TableDef) -> list[list[tu
         found = next((p for p, column in enumerate(table.columns) if column.name.lower() == out.name.lower()), None)
         if found is None:
             declared = _declared(out.x.t)
-            _add_spec(table, n.ColumnSpec(out.name, declared))
+            add_spec(table, n.ColumnSpec(out.name, declared))
             found = len(table.columns) - 1
         elif found in places:
             raise MySQLError(1060, f"Duplicate column name '{out.name}'")
@@ -109,24 +109,24 @@ def _declared(t: T) -> str:
     return names.get(t.kind, t.kind)
 
 
-def _add_spec(table: TableDef, spec: n.ColumnSpec, position: str | None = None) -> ColumnDef:
+def add_spec(table: TableDef, spec: n.ColumnSpec, position: str | None = None) -> ColumnDef:
     _check_name(spec.name, 1166, "column")
     if table.find(spec.name) is not None:
         raise MySQLError(1060, f"Duplicate column name '{spec.name}'")
     if len(table.columns) >= MAX_COLUMNS:
         raise MySQLError(1117, "Too many columns")
-    column = _column(table, spec)
-    table.columns.insert(_index(table, position), column)
+    column = make_column(table, spec)
+    table.columns.insert(position_index(table, position), column)
     if spec.primary:
         table.keys.insert(0, _primary(table, [spec.name]))
     if spec.unique:
-        table.keys.append(KeyDef("UNIQUE", _key_name(table, spec.name), [spec.name]))
+        table.keys.append(KeyDef("UNIQUE", key_name(table, spec.name), [spec.name]))
     if spec.check is not None:
         table.checks.append(n.CheckSpec(f"{table.name}_chk_{len(table.checks) + 1}", spec.check))
     return column
 
 
-def _column(table: TableDef, spec: n.ColumnSpec) -> ColumnDef:
+def make_column(table: TableDef, spec: n.ColumnSpec) -> ColumnDef:
     declared = parse_type(spec.type)
     t = static_type(spec.type)
     if t == STR and spec.collation.endswith("_bin"):
@@ -142,7 +142,7 @@ def _column(table: TableDef, spec: n.ColumnSpec) -> ColumnDef:
     )  # fmt: skip
 
 
-def _index(table: TableDef, position: str | None) -> int:
+def position_index(table: TableDef, position: str | None) -> int:
     if position is None:
         return len(table.columns)
     if position == "":
@@ -162,7 +162,7 @@ def _primary(table: TableDef, columns: list[str]) -> KeyDef:
     return KeyDef("PRIMARY", "PRIMARY", columns)
 
 
-def _key_name(table: TableDef, base: str) -> str:
+def key_name(table: TableDef, base: str) -> str:
     used = {key.name.lower() for key in table.keys}
     name, number = base, 2
     while name.lower() in used:
@@ -172,11 +172,11 @@ def _key_name(table: TableDef, base: str) -> str:
 
 def _add_keys(session: Session, table: TableDef, node: n.CreateTable) -> None:
     for spec in node.keys:
-        _add_key(table, spec)
+        add_key(table, spec)
     for check in node.checks:
         table.checks.append(n.CheckSpec(check.name or f"{table.name}_chk_{len(table.checks) + 1}", check.expr))
     for foreign in node.foreign:
-        table.foreign.append(_foreign(session, table, foreign))
+        table.foreign.append(make_foreign(session, table, foreign))
     auto = [column for column in table.columns if column.auto_increment]
     keyed = {key.columns[0].lower() for key in table.keys}
     if len(auto) > 1 or any(column.name.lower() not in keyed for column in auto):
@@ -186,7 +186,7 @@ def _add_keys(session: Session, table: TableDef, node: n.CreateTable) -> None:
     Writer(session, table)  # compiles generated columns and CHECKs: an unknown column in them is an error now
 
 
-def _add_key(table: TableDef, spec: n.KeySpec) -> KeyDef:
+def add_key(table: TableDef, spec: n.KeySpec) -> KeyDef:
     for name in spec.columns:
         column = table.find(name)
         if column is None:
@@ -199,12 +199,12 @@ def _add_key(table: TableDef, spec: n.KeySpec) -> KeyDef:
         return key
     if spec.name is not None and any(key.name.lower() == spec.name.lower() for key in table.keys):
         raise MySQLError(1061, f"Duplicate key name '{spec.name}'")
-    key = KeyDef(spec.kind, spec.name or _key_name(table, spec.columns[0]), spec.columns)
+    key = KeyDef(spec.kind, spec.name or key_name(table, spec.columns[0]), spec.columns)
     table.keys.append(key)
     return key
 
 
-def _foreign(session: Session, table: TableDef, spec: n.ForeignKey) -> n.ForeignKey:
+def make_foreign(session: Session, table: TableDef, spec: n.ForeignKey) -> n.ForeignKey:
     parent = table if spec.table == table.name else session.catalog.tables.get(spec.table)
     if parent is None:
         raise MySQLError(1824, f"Failed to open the referenced table '{spec.table}'")
@@ -223,14 +223,14 @@ def _foreign(session: Session, table: TableDef, spec: n.ForeignKey) -> n.Foreign
     return n.ForeignKey(name, spec.columns, spec.table, references, spec.on_delete, spec.on_update)
 
 
-def _physical(column: ColumnDef) -> str:
+def physical_column(column: ColumnDef) -> str:
     if column.t.kind == "dec":
         return f"{column.phys} COLLATE DEC"
     return f"{column.phys} COLLATE U" if column.t.kind == "str" and not column.t.binary else column.phys
 
 
-def _build(session: Session, table: TableDef) -> None:
-    parts = [_physical(column) for column in table.columns]
+def build_table(session: Session, table: TableDef) -> None:
+    parts = [physical_column(column) for column in table.columns]
     for foreign in table.foreign:
         parent = table if foreign.table == table.name else session.catalog.tables[foreign.table]
         own = ", ".join(_found(table, name).phys for name in foreign.columns)
@@ -240,7 +240,7 @@ def _build(session: Session, table: TableDef) -> None:
         )
     session.connection.execute(f"CREATE TABLE {table.phys} ({', '.join(parts)})")
     for key in table.keys:
-        _index_on(session, table, key)
+        build_index(session, table, key)
 
 
 def _found(table: TableDef, name: str) -> ColumnDef:
@@ -250,7 +250,7 @@ def _found(table: TableDef, name: str) -> ColumnDef:
     return column
 
 
-def _index_on(session: Session, table: TableDef, key: KeyDef) -> None:
+def build_index(session: Session, table: TableDef, key: KeyDef) -> None:
     session.catalog.made += 1
     columns = ", ".join(_found(table, name).phys for name in key.columns)
     unique = "" if key.kind == "INDEX" else "UNIQUE "
@@ -322,11 +322,11 @@ def truncate(session: Session, node: n.Truncate) -> int:
 
 def rename_tables(session: Session, node: n.RenameTables) -> int:
     for old, new in node.pairs:
-        _rename(session, session.catalog.table(old), new.name)
+        rename_table(session, session.catalog.table(old), new.name)
     return 0
 
 
-def _rename(session: Session, table: TableDef, name: str) -> None:
+def rename_table(session: Session, table: TableDef, name: str) -> None:
     catalog = session.catalog
     if name in catalog.tables or name in catalog.views:
         raise MySQLError(1050, f"Table '{name}' already exists")
@@ -338,225 +338,3 @@ def _rename(session: Session, table: TableDef, name: str) -> None:
     del catalog.tables[table.name]
     table.name = name
     catalog.tables[name] = table
-
-
-# ---- ALTER TABLE
-
-
-def alter_table(session: Session, node: n.AlterTable) -> int:
-    table = session.catalog.table(node.table)
-    for action in node.actions:
-        _ALTERATIONS[action.what](session, table, action)
-    return 0
-
-
-def _add_column(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    assert action.column is not None
-    if action.if_exists and table.find(action.column.name) is not None:
-        return
-    keys = list(table.keys)
-    column = _add_spec(table, action.column, action.position)
-    session.connection.execute(f"ALTER TABLE {table.phys} ADD COLUMN {_physical(column)}")
-    writer = Writer(session, table)
-    place = table.columns.index(column)
-    for (rowid,) in session.rows(f"SELECT rowid FROM {table.phys} ORDER BY rowid", []):
-        value = writer.default(column)
-        if column.auto_increment:
-            value, table.auto_next = table.auto_next, table.auto_next + 1
-        row = _row(session, table, rowid)
-        row[place] = value
-        writer.finish(row)
-        session.connection.execute(f"UPDATE {table.phys} SET {column.phys} = ? WHERE rowid = ?", [row[place], rowid])
-    for key in table.keys:
-        if key not in keys:
-            _index_on(session, table, key)
-
-
-def _row(session: Session, table: TableDef, rowid: int) -> list[object]:
-    names = ", ".join(column.phys for column in table.columns)
-    return list(session.rows(f"SELECT {names} FROM {table.phys} WHERE rowid = ?", [rowid])[0])
-
-
-def _drop_column(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    column = table.find(action.name)
-    if column is None:
-        if action.if_exists:
-            return
-        raise MySQLError(1091, f"Can't DROP '{action.name}'; check that column/key exists")
-    if len(table.columns) == 1:
-        raise MySQLError(1090, "You can't delete all columns with ALTER TABLE; use DROP TABLE instead")
-    for key in list(table.keys):
-        key.columns = [name for name in key.columns if name.lower() != action.name.lower()]
-        if not key.columns:
-            table.keys.remove(key)
-    table.columns.remove(column)
-    _rebuild(session, table)
-
-
-def _modify_column(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    old = table.find(action.name)
-    spec = action.column
-    assert spec is not None
-    if old is None:
-        raise unknown_column(action.name, table.name)
-    other = table.find(spec.name)
-    if other is not None and other is not old:
-        raise MySQLError(1060, f"Duplicate column name '{spec.name}'")
-    _rename_in_keys(session, table, old.name, spec.name)
-    place = table.columns.index(old)
-    new = _column(table, spec)
-    if table.primary and spec.name.lower() in [name.lower() for name in table.primary.columns]:
-        new.nullable = False
-    if action.position is not None:
-        table.columns.remove(old)
-        place = _index(table, action.position)
-        table.columns.insert(place, old)
-    table.columns[place] = new
-    new.phys, source = f"{new.phys}", old.phys
-    if spec.primary and table.primary is None:
-        table.keys.insert(0, KeyDef("PRIMARY", "PRIMARY", [spec.name]))
-    if spec.unique:
-        table.keys.append(KeyDef("UNIQUE", _key_name(table, spec.name), [spec.name]))
-    _rebuild(session, table, {new.phys: source})
-
-
-def _rename_in_keys(session: Session, table: TableDef, old: str, new: str) -> None:
-    for key in table.keys:
-        key.columns = [new if name.lower() == old.lower() else name for name in key.columns]
-    for foreign in table.foreign:
-        foreign.columns = [new if name.lower() == old.lower() else name for name in foreign.columns]
-    for other in session.catalog.tables.values():
-        for foreign in other.foreign:
-            if foreign.table == table.name:
-                foreign.references = [new if name.lower() == old.lower() else name for name in foreign.references]
-
-
-def _rebuild(session: Session, table: TableDef, moved: dict[str, str] | None = None) -> None:
-    """The same rows in a new physical table. ``moved``: new physical column to the old one it converts."""
-    moved = moved or {}
-    if any(key.table == table.name for other in session.catalog.tables.values() for key in other.foreign):
-        raise MySQLError(1846, "ALGORITHM=INPLACE is not supported for a table referenced by a foreign key")
-    sources = ", ".join(moved.get(column.phys, column.phys) for column in table.columns)
-    rows = session.rows(f"SELECT {sources} FROM {table.phys} ORDER BY rowid", [])
-    old, table.phys = table.phys, session.catalog.phys()
-    _build(session, table)
-    writer = Writer(session, table)
-    converters = [converter(column.type) if column.phys in moved else None for column in table.columns]
-    for found in rows:
-        row = list(found)
-        for place, convert in enumerate(converters):
-            column = table.columns[place]
-            if row[place] is None and not column.nullable:
-                row[place] = implicit_default(column.t)
-            elif convert is not None and row[place] is not None:
-                row[place] = convert(row[place])
-            if column.auto_increment and isinstance(row[place], int):
-                table.auto_next = max(table.auto_next, row[place] + 1)
-        writer.insert(writer.finish(row))
-    session.connection.execute(f"DROP TABLE {old}")
-
-
-def _rename_column(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    column = table.find(action.name)
-    if column is None:
-        raise unknown_column(action.name, table.name)
-    other = table.find(action.new_name)
-    if other is not None and other is not column:
-        raise MySQLError(1060, f"Duplicate column name '{action.new_name}'")
-    _rename_in_keys(session, table, column.name, action.new_name)
-    column.name = action.new_name
-
-
-def _rename_table(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    if action.new_name != table.name:
-        _rename(session, table, action.new_name)
-
-
-def _add_index(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    assert action.key is not None
-    nullable = {column.name: column.nullable for column in table.columns}
-    key = _add_key(table, action.key)
-    try:
-        _index_on(session, table, key)
-    except MySQLError:
-        table.keys.remove(key)
-        for column in table.columns:
-            column.nullable = nullable[column.name]
-        raise
-
-
-def _drop_index(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    key = next((key for key in table.keys if key.name.lower() == action.name.lower()), None)
-    if key is None:
-        raise MySQLError(1091, f"Can't DROP '{action.name}'; check that column/key exists")
-    table.keys.remove(key)
-    _rebuild(session, table)
-
-
-def _rename_index(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    key = next((key for key in table.keys if key.name.lower() == action.name.lower()), None)
-    if key is None:
-        raise MySQLError(1176, f"Key '{action.name}' doesn't exist in table '{table.name}'")
-    key.name = action.new_name
-
-
-def _add_foreign(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    assert action.foreign is not None
-    table.foreign.append(_foreign(session, table, action.foreign))
-    _rebuild(session, table)
-
-
-def _drop_foreign(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    key = next((key for key in table.foreign if (key.name or "").lower() == action.name.lower()), None)
-    if key is None:
-        raise MySQLError(1091, f"Can't DROP '{action.name}'; check that column/key exists")
-    table.foreign.remove(key)
-    _rebuild(session, table)
-
-
-def _add_check(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    assert action.check is not None
-    table.checks.append(
-        n.CheckSpec(action.check.name or f"{table.name}_chk_{len(table.checks) + 1}", action.check.expr)
-    )
-    writer = Writer(session, table)
-    for (rowid,) in session.rows(f"SELECT rowid FROM {table.phys}", []):
-        writer.finish(_row(session, table, rowid))
-
-
-def _drop_check(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    check = next((check for check in table.checks if (check.name or "").lower() == action.name.lower()), None)
-    if check is None:
-        raise MySQLError(3940, f"Constraint '{action.name}' does not exist.")
-    table.checks.remove(check)
-
-
-def _set_default(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    column = table.find(action.name)
-    if column is None:
-        raise unknown_column(action.name, table.name)
-    column.default = action.default if action.what == "SET_DEFAULT" else None
-
-
-def _nothing(session: Session, table: TableDef, action: n.AlterAction) -> None:
-    """ENGINE, CHARSET, AUTO_INCREMENT and the like change nothing here."""
-
-
-_ALTERATIONS = {
-    "ADD": _add_column,
-    "DROP": _drop_column,
-    "MODIFY": _modify_column,
-    "CHANGE": _modify_column,
-    "RENAME": _rename_table,
-    "RENAME_COLUMN": _rename_column,
-    "ADD_KEY": _add_index,
-    "DROP_KEY": _drop_index,
-    "RENAME_KEY": _rename_index,
-    "ADD_FOREIGN": _add_foreign,
-    "DROP_FOREIGN": _drop_foreign,
-    "ADD_CHECK": _add_check,
-    "DROP_CHECK": _drop_check,
-    "SET_DEFAULT": _set_default,
-    "DROP_DEFAULT": _set_default,
-    "NOTHING": _nothing,
-}

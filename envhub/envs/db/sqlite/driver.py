@@ -17,7 +17,7 @@ from envhub.envs.db.database import Cell, QueryLimits, QueryResult, Table
 from envhub.envs.db.sqlite.frames import Reply, Request, TableFrame, client_rows
 from envhub.envs.db.sqlite.process import HostLost, HostProcess, Overrun, Restorable
 
-GRACE_S = 1.0
+GRACE_S = 2.0
 _CLOSE_S = 5.0
 _LOAD_S = 30.0
 _MAX_LOG_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from envhub.envs.db.sqlite import definitions, show, writes
+from envhub.envs.db.sqlite import alterations, definitions, show, writes
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.catalog import DATABASE, TableDef
 from envhub.envs.db.sqlite.columns import converter
@@ -274,7 +274,7 @@ _CHANGES: dict[type, Callable[[Session, Any], int]] = {
     n.CreateTable: definitions.create_table,
     n.CreateView: definitions.create_view,
     n.Drop: definitions.drop,
-    n.AlterTable: definitions.alter_table,
+    n.AlterTable: alterations.alter_table,
     n.RenameTables: definitions.rename_tables,
     n.Truncate: definitions.truncate,
 }

@@ -103,3 +103,7 @@ def column_list_mismatch() -> MySQLError:
         "In definition of view, derived table or common table expression, SELECT list and column names list have different "
         "column counts",
     )
+
+
+def bad_parameter_count(function: str) -> MySQLError:
+    return MySQLError(1582, f"Incorrect parameter count in the call to native function '{function}'")

@@ -22,7 +22,7 @@ from envhub.envs.db.sqlite.convert import (
     text,
     truth,
 )
-from envhub.envs.db.sqlite.errors import MySQLError, syntax_error
+from envhub.envs.db.sqlite.errors import MySQLError, syntax_error, unsupported
 from envhub.envs.db.sqlite.functions import dates
 from envhub.envs.db.sqlite.kinds import (
     BIN,
@@ -31,9 +31,9 @@ from envhub.envs.db.sqlite.kinds import (
     INT,
     JSON,
     NUMERIC,
-    TEMPORAL,
     REAL,
     STR,
+    TEMPORAL,
     TEXTUAL,
     TIME,
     dec,
@@ -194,7 +194,7 @@ def _row_in_query(ctx: Context, operands: list[n.Expr], query: n.Query, negated:
     if len(plan.outs) != len(operands):
         raise MySQLError(1241, f"Operand should contain {len(operands)} column(s)")
     if query.limit is not None:
-        raise MySQLError(1235, "This version of MySQL doesn't yet support 'LIMIT & IN/ALL/ANY/SOME subquery'")
+        raise unsupported("LIMIT & IN/ALL/ANY/SOME subquery")
     lefts, rights = [], []
     for operand, out in zip(operands, plan.outs, strict=True):
         a, b = compared(compile_expr(ctx, operand, scope), out.x)

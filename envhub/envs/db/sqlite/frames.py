@@ -14,7 +14,6 @@ from envhub.envs.db.sqlite.columns import client_value
 from envhub.envs.db.sqlite.kinds import T
 
 HEADER = struct.Struct(">I")
-Stored = None | int | float | str | bytes
 
 
 class TableFrame(msgspec.Struct, array_like=True, frozen=True):

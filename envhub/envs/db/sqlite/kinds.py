@@ -13,8 +13,8 @@ Kind = Literal["null", "int", "dec", "real", "str", "bin", "json", "date", "date
 
 
 class T(NamedTuple):
-    """``scale``: digits after the point, of dec, of a rounded real and of fractional seconds. ``whole``: a dec or bin that MySQL calls an integer
-    (BIGINT UNSIGNED, BIT)."""
+    """``scale``: digits after the point, of dec, of a rounded real and of fractional seconds. ``whole``: a dec or bin that
+    MySQL calls an integer (BIGINT UNSIGNED, BIT)."""
 
     kind: Kind
     scale: int = 0

@@ -306,19 +306,33 @@ class Token:
 def tokenize(sql: str) -> list[Token]:
     tokens: list[Token] = []
     pos, size = 0, len(sql)
+    versioned = False
     while pos < size:
         match = _TOKEN.match(sql, pos)
         if match is None:
             raise error_at(sql, pos)
         kind = match.lastgroup or ""
         end = match.end()
-        if kind != "space":
+        if kind == "space":
+            versioned = _versioned(sql, pos, end, versioned)
+        else:
             tokens.append(Token(kind, match.group(), pos, end))
             if kind == "op" and match.group() == ".":
                 end = _qualified_word(sql, end, tokens)
         pos = end
     tokens.append(Token("end", "", size, size))
     return tokens
+
+
+def _versioned(sql: str, pos: int, end: int, inside: bool) -> bool:
+    """Whether the text goes on inside ``/*!40101 ... */``, whose content counts. Raises for a ``*/`` that ends nothing."""
+    if sql.startswith("/*!", pos):
+        return True
+    if sql.startswith("*/", pos) and end - pos == 2:
+        if not inside:
+            raise error_at(sql, pos)
+        return False
+    return inside
 
 
 _WORD = re.compile(r"[\w$]+")

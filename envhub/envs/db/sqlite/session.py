@@ -16,7 +16,7 @@ from envhub.envs.db.sqlite.connection import Connection
 from envhub.envs.db.sqlite.errors import MySQLError
 from envhub.envs.db.sqlite.expressions import compile_expr
 from envhub.envs.db.sqlite.kinds import T
-from envhub.envs.db.sqlite.queries import final
+from envhub.envs.db.sqlite.plans import final
 from envhub.envs.db.sqlite.scope import Col, Context, Scope, Source, X
 
 VERSION = "8.0.36"

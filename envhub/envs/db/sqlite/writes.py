@@ -17,9 +17,12 @@ from envhub.envs.db.sqlite.convert import truth
 from envhub.envs.db.sqlite.errors import MySQLError, unknown_column
 from envhub.envs.db.sqlite.expressions import compile_expr
 from envhub.envs.db.sqlite.functions.numbers import plain
-from envhub.envs.db.sqlite.queries import compile_ctes, compile_query, compile_source, final, limit_clause, order_term
+from envhub.envs.db.sqlite.orders import order_term
+from envhub.envs.db.sqlite.plans import final, limit_clause
+from envhub.envs.db.sqlite.queries import compile_ctes, compile_query
 from envhub.envs.db.sqlite.scope import Context, Scope, Source, X
 from envhub.envs.db.sqlite.session import RowExpressions, Session
+from envhub.envs.db.sqlite.sources import compile_source
 
 _DEFAULT = object()
 

@@ -56,13 +56,18 @@ def load(environ: Mapping[str, str], *, environment_names: Collection[str], file
     if file is None and PREFIX + "CONFIG" in environ:
         file = Path(environ[PREFIX + "CONFIG"])
     values = _from_file(file) if file is not None else {}
+    _settings(values, f"settings in {file}")
     for name, text in environ.items():
         if name.startswith(PREFIX) and name[len(PREFIX) :] not in _NOT_SETTINGS:
             _apply(values, name, text, environment_names)
+    return _settings(values, "settings")
+
+
+def _settings(values: Mapping[str, Any], what: str) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"settings: {error}") from None
+        raise ConfigError(f"{what}: {error}") from None
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _apply(values: dict[str, Any], name: str, text: str, environment_names: Coll
     key = name[len(PREFIX) :].lower()
     if key not in Settings.__struct_fields__ and key.endswith("_file"):
         key, text = key.removesuffix("_file"), _secret(name, text)
-    if key in Settings.__struct_fields__:
+    if key in Settings.__struct_fields__ and key != "environment_settings":
         values[key] = _split(text) if key in ("controllers", "environments") else text
         return
     for environment in environment_names:

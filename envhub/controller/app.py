@@ -105,6 +105,8 @@ class HubApp:
             log.exception("%s failed", call)
             await send_error(send, InternalError(f"{type(error).__name__}: {error}"))
             return
+        if answer.status >= 400:
+            self.metrics.error(wire.error_from_body(answer.status, answer.body).code)
         self.metrics.observe(call, self._clock.now() - started)
         await send_answer(send, answer.status, answer.body, _headers(answer))
 
@@ -209,7 +211,12 @@ def _api(service: ControllerService, metrics: Metrics, lifespan: Callable[[FastA
         ready = [worker.id for worker in service.workers.all() if worker.state == "ready"]
         return _json({"ready": bool(ready), "workers": len(ready)}, 200 if ready else 503)
 
-    @app.get("/metrics", tags=["operation"], response_class=Response)
+    @app.get(
+        "/metrics",
+        tags=["operation"],
+        response_class=Response,
+        **documented(str, "Prometheus' text format.", media="text/plain"),
+    )
     async def prometheus() -> Response:
         return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

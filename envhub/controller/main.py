@@ -76,6 +76,7 @@ def http_server(app: HubApp) -> HttpServer:
             ws_ping_interval=None,
             ws_per_message_deflate=False,
             access_log=False,
+            proxy_headers=False,
             log_config=None,
             timeout_keep_alive=120,
             timeout_graceful_shutdown=_GRACE_S,

@@ -36,11 +36,13 @@ _ERROR = {
 }
 
 
-def documented(answer: Any, description: str = "Done.", *, body: type[msgspec.Struct] | None = None) -> dict[str, Any]:
+def documented(
+    answer: Any, description: str = "Done.", *, body: type[msgspec.Struct] | None = None, media: str = "application/json"
+) -> dict[str, Any]:
     """Keyword arguments of a route: the shapes of its answer, of its errors and of its body."""
     extra: dict[str, Any] = {
         "responses": {
-            "200": {"description": description, "content": {"application/json": {"schema": _schema(answer)}}},
+            "200": {"description": description, "content": {media: {"schema": _schema(answer)}}},
             "4XX": {"$ref": "#/components/responses/Error"},
             "5XX": {"$ref": "#/components/responses/Error"},
         }
@@ -77,4 +79,4 @@ def complete(app: FastAPI) -> None:
 def _schema(answer: Any) -> dict[str, Any]:
     if isinstance(answer, type) and issubclass(answer, msgspec.Struct):
         return {"$ref": f"#/components/schemas/{answer.__name__}"}
-    return {"type": "object"}
+    return {"type": "string" if answer is str else "object"}

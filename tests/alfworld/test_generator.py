@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from envhub.envs.alfworld import engine
+from envhub.core.types import Message, TaskRef, ToolCall
+from envhub.envs.alfworld import engine, expert
+from envhub.envs.alfworld.env import create
 from envhub.envs.alfworld.game import Family, Game, Trait, decode, encode
 from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.tables import ACCEPTS
@@ -78,6 +80,11 @@ def test_the_shipped_files_are_small() -> None:
     assert sum(path.stat().st_size for path in DATASET.glob("*.gz")) < 3 << 20
 
 
+def test_the_readme_names_the_hashes_of_the_shipped_files() -> None:
+    readme = (DATASET.parent / "README.md").read_text("utf-8")
+    assert all(entry.sha256 in readme for entry in read_manifest(DATASET).splits.values())
+
+
 def test_splits_have_the_official_sizes_and_families(games: Games) -> None:
     for split, sizes in SIZES.items():
         found = Counter(game.goal.family for game in games[split])
@@ -110,6 +117,29 @@ def test_every_game_is_won_by_its_walkthrough_and_by_no_single_command(every: li
             assert not play.won, f"{game.id} is won before {command!r}"
             assert play.step(command), f"{game.id}: {command!r} is not admissible"
         assert play.won, f"{game.id} is not won"
+
+
+@pytest.mark.parametrize(("split", "every_nth"), [("train", 25), ("valid_seen", 1), ("valid_unseen", 1)])
+async def test_sessions_pay_the_solution_in_time_and_an_idle_agent_nothing(split: str, every_nth: int) -> None:
+    environment = create({})
+    info = environment.info()
+    idle = [Message.assistant(None, ToolCall("call", "take_action", '{"action": "look"}'))] * TURNS
+    for index in range(0, info.splits[split], every_nth):
+        task = TaskRef(info.name, split, index)
+        for messages, reward in ((environment.solution(task), 1.0), (idle, 0.0)):
+            assert messages is not None and len(messages) <= TURNS
+            episode = await environment.open(task, seed=1, options=info.options)
+            await episode.reset()
+            results = [await episode.step(message) for message in messages]
+            await episode.close()
+            assert sum(result.reward for result in results) == reward
+            assert [result.terminated for result in results] == [False] * (len(results) - 1) + [reward == 1.0]
+
+
+def test_the_expert_needs_no_more_commands_than_the_walkthrough(games: Games) -> None:
+    for game in games["valid_seen"] + games["valid_unseen"]:
+        commands = expert.plan(build(game))
+        assert commands is not None and len(commands) <= len(game.walkthrough)
 
 
 def test_no_game_is_won_by_what_an_idle_player_says(games: Games) -> None:

@@ -6,7 +6,14 @@ import random
 import re
 from collections.abc import Sequence
 
-VERBS = ("take {} from {}", "move {} to {}", "put {} in/on {}", "heat {} with {}", "clean {} with {}", "cool {} with {}")
+VERBS = (
+    "take {} from {}",
+    "move {} to {}",
+    "put {} in/on {}",
+    "heat {} with {}",
+    "clean {} with {}",
+    "cool {} with {}",
+)
 
 
 class Walk:

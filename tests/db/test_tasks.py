@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envhub.envs.datasets import dataset_dir
+from envhub.envs.datasets import dataset_dir, read_manifest
 from envhub.envs.db.database import Column, Table
 from envhub.envs.db.tasks import (
     DBTask,
@@ -18,7 +18,6 @@ from envhub.envs.db.tasks import (
     decode_task,
     encode_task,
     load_split,
-    read_manifest,
     typed,
     write_dataset,
 )

@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envhub.controller.archive import MemoryArchive
 from envhub.core.errors import EpisodeFailedError, UnavailableError
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, StepResult, TaskRef, ToolSpec
+from envhub.embedded import EmbeddedHub
+from envhub.wire import EpisodeRecord
 
 OPTIONS: Mapping[str, JSON] = {
     "open_s": 0.0,
@@ -147,3 +150,9 @@ class ProbeEnvironment:
 
     async def close(self) -> None:
         pass
+
+
+def records(hub: EmbeddedHub) -> list[EpisodeRecord]:
+    """What a hub with an archive in memory has finished, oldest first."""
+    assert isinstance(hub.archive, MemoryArchive)
+    return hub.archive.all()

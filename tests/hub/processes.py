@@ -137,7 +137,7 @@ async def workers(hub: Hub) -> list[dict[str, Any]]:
 async def until_ready(hub: Hub, n_workers: int, limit_s: float = 20.0) -> None:
     async def ready() -> bool:
         try:
-            return sum(each["state"] == "ready" for each in await workers(hub)) == n_workers
+            return [each["state"] for each in await workers(hub)].count("ready") == n_workers
         except EnvhubError:
             return False
 
@@ -145,14 +145,14 @@ async def until_ready(hub: Hub, n_workers: int, limit_s: float = 20.0) -> None:
 
 
 async def slots_taken(hub: Hub) -> int:
-    return sum(each["sessions"] + each["starting"] for each in await workers(hub))
+    return sum(int(each["sessions"]) + int(each["starting"]) for each in await workers(hub))
 
 
 async def until_idle(hub: Hub, limit_s: float = 10.0) -> None:
     """All slots are back."""
 
     async def idle() -> bool:
-        return await slots_taken(hub) == 0
+        return (await slots_taken(hub)) == 0
 
     await until(idle, limit_s)
 

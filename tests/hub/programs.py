@@ -40,7 +40,7 @@ async def _controller(settings: Settings, liveness: LivenessSettings) -> None:
     def service(**parts: Any) -> ControllerService:
         return ControllerService(**parts, liveness=liveness)
 
-    controller_main.ControllerService = service  # type: ignore[misc,assignment]  # the program has no such setting
+    vars(controller_main)["ControllerService"] = service  # the program has no such setting
     await controller_main.run(settings)
 
 

@@ -114,7 +114,7 @@ def test_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "hub.example", ""])
 @pytest.mark.parametrize("keys", [{}, {"client_key": "a"}, {"worker_key": "b"}, {"client_key": "", "worker_key": ""}])
-def test_listening_beyond_loopback_needs_both_keys(host: str, keys: dict[str, str]) -> None:
+def test_listening_beyond_loopback_needs_both_keys(host: str, keys: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="without keys: set ENVHUB_"):
         build(Settings(host=host, **keys), clock=SystemClock(), archive=MemoryArchive())
 

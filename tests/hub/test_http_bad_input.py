@@ -18,7 +18,7 @@ from envhub.embedded import EmbeddedHub
 from envhub.envs import registry
 from envhub.testing.hub import local_hub, served_hub
 from envhub.transport import AsgiTransport, Transport
-from tests.hub.environments import ProbeEnvironment
+from tests.hub.environments import ProbeEnvironment, records
 
 UNKNOWN = f"w{'0' * 12}.{'a' * 16}"
 
@@ -341,6 +341,6 @@ async def test_the_identity_is_in_the_start_the_state_the_record_and_the_traject
         state = (await answer(http, "GET", f"/v1/sessions/{session.id}"))[1]
         assert state["identity"]["digest"] == identity.digest
         await session.interact(Message.assistant(None, ToolCall("1", "submit", '{"answer": 0}')))
-        (record,) = hub.archive.all()  # type: ignore[attr-defined]
+        (record,) = records(hub)
         assert record.identity["digest"] == identity.digest
         assert record.identity["dataset_hash"] == identity.dataset_hash

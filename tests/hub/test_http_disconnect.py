@@ -19,7 +19,7 @@ from envhub.controller.archive import MemoryArchive
 from envhub.controller.main import build
 from envhub.core.clock import SystemClock
 from envhub.testing.hub import served_hub
-from tests.hub.environments import ProbeEnvironment
+from tests.hub.environments import ProbeEnvironment, records
 
 TURN = json.dumps({"turn": 0, "message": {"role": "assistant", "content": "sleep 2"}}).encode()
 
@@ -64,7 +64,7 @@ async def test_a_client_that_leaves_for_good_frees_the_slot_after_the_grace_b004
         live.detach(0.0)  # the grace of 60 s is over
         served.worker.table.tick()
         await until(lambda: served.worker.table.n_slots_taken == 0)
-        (record,) = served.archive.all()
+        (record,) = records(served)
         assert record.reason is not None and "disconnected" in record.reason and record.episode_return is None
 
 
@@ -115,7 +115,7 @@ async def test_a_buffering_layer_would_be_noticed_b004() -> None:
 
             await inner(scope, deaf, send)  # type: ignore[arg-type]
 
-        served.app._http = hiding  # type: ignore[method-assign,assignment]
+        served.app._http = hiding  # type: ignore[method-assign]
         (worker,) = served.controller.workers.all()
         async with aiohttp.ClientSession(served.url) as http:
             call = asyncio.create_task(http.post(f"/v1/sessions/{session.id}/interact", data=TURN))

@@ -64,7 +64,7 @@ def live() -> Iterator[Live]:
 
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-def test_nothing_that_the_page_describes_gives_a_500(case: schemathesis.Case, live: Live) -> None:
+def test_nothing_that_the_page_describes_gives_a_500(case: schemathesis.Case[Any], live: Live) -> None:
     _make_playable(case, live)
     case.call_and_validate(base_url=live.hub.url, checks=CHECKS)
 
@@ -76,7 +76,7 @@ def test_the_session_of_the_run_is_still_alive_and_health_is_good(live: Live) ->
     assert not live.hub.controller.failures and not live.hub.worker.failures
 
 
-def _make_playable(case: schemathesis.Case, live: Live) -> None:
+def _make_playable(case: schemathesis.Case[Any], live: Live) -> None:
     """Let starts find the environment at times, not wait for slots, and turns find the session; keep that session alive."""
     body = case.body
     if case.path == "/v1/sessions" and isinstance(body, dict):

@@ -44,7 +44,7 @@ def hello(**changes: Any) -> Hello:
 
 NOTE = SessionNote("wstranger.aaaaaaaaaaaaaaaa", "probe", "test", 0, 0.0, None, {})
 
-NONSENSE = {
+NONSENSE: dict[str, str | bytes] = {
     "text": "hello",
     "empty": b"",
     "random": os.urandom(200),
@@ -116,7 +116,7 @@ async def test_a_refused_worker_says_so_and_asks_again_slowly(caplog: pytest.Log
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_events_between_hello_and_welcome_are_not_lost() -> None:
+async def test_events_between_hello_and_welcome_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that ends while the controller is still reading the hello must not stay in its books."""
     app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
     worker = new_worker(ProbeEnvironment())
@@ -132,7 +132,7 @@ async def test_events_between_hello_and_welcome_are_not_lost() -> None:
         ends.append(asyncio.create_task(worker.handle("start", other_id, start)))
         return attach(*arguments)
 
-    service.workers.attach = slow_attach  # type: ignore[method-assign]
+    monkeypatch.setattr(service.workers, "attach", slow_attach)
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url:
         dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
         task = asyncio.create_task(dialer.run())

@@ -19,7 +19,7 @@ from envhub.core.errors import (
 from envhub.core.types import Message, StopReason
 from envhub.embedded import EmbeddedHub
 from envhub.testing.hub import local_hub
-from tests.hub.environments import ProbeEnvironment
+from tests.hub.environments import ProbeEnvironment, records
 
 
 def say(text: str) -> Message:
@@ -54,7 +54,7 @@ async def test_200_failing_starts_leave_the_counts_unchanged_b030(fail: str) -> 
         async with asyncio.timeout(20):
             await asyncio.gather(*(start() for _ in range(200)))
         await settled(hub, environment)
-        assert not hub.archive.all()
+        assert not records(hub)
 
 
 async def test_a_start_that_is_refused_for_now_is_tried_again_until_its_deadline() -> None:
@@ -96,7 +96,7 @@ async def test_what_an_environment_must_not_give_is_an_error_without_a_reward_b0
         with pytest.raises(EpisodeError):
             await session.interact(say(message))
         await settled(hub, environment)
-        (record,) = hub.archive.all()
+        (record,) = records(hub)
         assert record.episode_return is None and record.error is not None and record.turns == 1
 
 
@@ -108,7 +108,7 @@ async def test_odd_values_are_sent_and_the_session_stays_usable_b023(message: st
         assert not first.done
         assert (await session.interact(say("done"))).terminated
         await settled(hub, environment)
-        (record,) = hub.archive.all()
+        (record,) = records(hub)
         assert record.episode_return == 1.0
         assert msgspec.json.decode(record.trace)["steps"][0]["answer"]["turn"] == 1
 
@@ -144,7 +144,7 @@ async def test_a_trace_of_huge_messages_stays_within_what_the_link_carries() -> 
             for _ in range(12):
                 await session.interact(say("hello " + "x" * 7_000_000))
             await session.interact(say("done"))
-        (record,) = hub.archive.all()
+        (record,) = records(hub)
         assert len(record.trace) < 40_000_000
         steps = msgspec.json.decode(record.trace)["steps"]
         assert len(steps) == 13 and "omitted_bytes" in steps[11] and steps[12]["answer"]["terminated"]
@@ -155,7 +155,7 @@ async def test_a_failing_close_changes_no_result() -> None:
     async with local_hub({"probe": environment}) as hub, hub.hub.session("probe", options={"fail": "close"}) as session:
         assert (await session.interact(say("done 0.5"))).reward == 0.5
         await settled(hub, environment)
-        assert hub.archive.all()[0].episode_return == 0.5
+        assert records(hub)[0].episode_return == 0.5
 
 
 # --- cancel ---------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ async def test_cancels_at_any_moment_leave_one_end_and_no_session_b024() -> None
             await asyncio.gather(*(many(50) for _ in range(40)))
         await settled(hub, environment)
         assert min(ends.values()) > 100, ends
-        assert len(hub.archive.all()) == 2000
+        assert len(records(hub)) == 2000
 
 
 def _turn(text: str, turn: int = 0) -> bytes:
@@ -232,6 +232,19 @@ async def test_the_workers_table_survives_a_cancel_in_the_tick_of_the_start_b025
         cancelling = asyncio.create_task(worker.handle("cancel", session_id, b""))
         answers = await asyncio.gather(starting, joining, cancelling)
         assert [status for status, _ in answers] == [503, 503, 200]
+        await settled(hub, environment)
+
+
+async def test_a_cancel_in_the_tick_of_an_interact_comes_before_the_step_b024() -> None:
+    environment = ProbeEnvironment()
+    async with local_hub({"probe": environment}) as hub:
+        session = hub.hub.session("probe")
+        await session.start()
+        turn = asyncio.create_task(hub.worker.handle("interact", session.id, _turn("sleep 60")))
+        cancel = asyncio.create_task(hub.worker.handle("cancel", session.id, b""))
+        async with asyncio.timeout(2):
+            assert [status for status, _ in await asyncio.gather(turn, cancel)] == [410, 200]
+        assert environment.counts.steps == 0
         await settled(hub, environment)
 
 
@@ -277,7 +290,7 @@ async def test_ten_cancels_and_the_expiry_at_once_end_a_session_once_b029() -> N
         assert {answer.status for answer in answers} == {200}
         assert len({answer.body for answer in answers}) == 1
         await settled(hub, environment)
-        (record,) = hub.archive.all()
+        (record,) = records(hub)
         assert record.stop_reason is StopReason.CANCELLED and record.episode_return is None
 
 
@@ -288,7 +301,7 @@ async def test_a_cancel_after_the_end_changes_no_reward_b029() -> None:
         for _ in range(10):
             answer = await hub.controller.call(session.id, "cancel", b"")
             assert msgspec.json.decode(answer.body)["episode_return"] == 0.75
-        assert len(hub.archive.all()) == 1
+        assert len(records(hub)) == 1
 
 
 async def test_a_worker_that_stops_ends_every_session_and_answers_every_call_b025() -> None:
@@ -309,4 +322,4 @@ async def test_a_worker_that_stops_ends_every_session_and_answers_every_call_b02
         for each in await asyncio.gather(*slow, return_exceptions=True):
             assert getattr(each, "status", None) == 503 or getattr(each, "code", None) == "shutting_down", each
         await settled(hub, environment)
-        assert len(hub.archive.all()) == 30
+        assert len(records(hub)) == 30

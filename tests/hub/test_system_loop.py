@@ -61,7 +61,7 @@ def slow_callbacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def timed(handle: asyncio.Handle) -> None:
         started = time.thread_time()
-        plain(handle)  # type: ignore[call-arg]
+        plain(handle)
         if (took_s := time.thread_time() - started) > 0.1:
             seen.append(f"{handle!r} took {took_s:.3f} s")
 

@@ -20,7 +20,7 @@ from envhub.core.types import Message
 from envhub.testing.hub import local_hub, served_hub
 from envhub.transport import AsgiTransport
 from envhub.worker import main as worker_main
-from tests.hub.environments import ProbeEnvironment
+from tests.hub.environments import ProbeEnvironment, records
 
 
 async def test_four_times_too_many_starts_all_get_in_without_polling() -> None:
@@ -38,7 +38,7 @@ async def test_four_times_too_many_starts_all_get_in_without_polling() -> None:
 
         await asyncio.gather(*(play() for _ in range(40)))
         assert starts == environment.counts.opens == environment.counts.closes == 40
-        assert len(served.archive.all()) == 40
+        assert len(records(served)) == 40
         page = served.app.metrics.render().decode()
         assert 'envhub_call_seconds_count{call="start"} 40.0' in page
         assert "envhub_errors_total" not in page.replace("# HELP envhub_errors_total", "").replace(

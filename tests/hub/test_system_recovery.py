@@ -24,7 +24,7 @@ from envhub.core.types import Message
 from envhub.store.episodes import EpisodeStore
 from envhub.testing.hub import served_hub
 from envhub.transport import HttpAnswer, HttpTransport
-from tests.hub.environments import ProbeEnvironment
+from tests.hub.environments import ProbeEnvironment, records
 from tests.hub.processes import (
     Processes,
     free_port,
@@ -87,7 +87,7 @@ async def test_lost_answers_play_no_turn_twice_and_leave_no_second_session_b026(
         assert lossy.lost > 50
         assert environment.counts.steps == 500
         assert environment.counts.opens == environment.counts.closes == 50
-        assert len(served.archive.all()) == 50
+        assert len(records(served)) == 50
         assert served.worker.table.n_slots_taken == 0
 
 
@@ -283,6 +283,8 @@ async def test_200_waiting_clients_are_answered_at_once_when_the_controller_stop
         stopped_at = time.monotonic()
         controller.signal(signal.SIGTERM)
         codes = await asyncio.gather(*waiting)
+        again = await asyncio.gather(*(once(hub, session.id) for session in sessions))
+        assert set(again) <= {"shutting_down", "unavailable"}
         answered_s = time.monotonic() - stopped_at
         controller.signal(signal.SIGTERM)
         assert set(codes) == {"shutting_down"}

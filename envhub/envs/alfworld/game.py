@@ -28,8 +28,8 @@ from typing import Literal, cast, get_args
 
 from envhub.core.types import JSON
 
-Text = Literal["2.1.1", "2.1.2", "2.1.3"]
-"""Wordings by the version of the official data; 2.1.3 is what the generator of the alfworld package 0.4.2 writes."""
+Text = Literal["2.1.1", "2.1.2"]
+"""Wordings by the version of the official data; the package alfworld 0.4.2 itself writes 2.1.2."""
 
 TEXTS: tuple[Text, ...] = get_args(Text)
 

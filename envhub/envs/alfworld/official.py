@@ -91,7 +91,7 @@ class Index:
             raise TaskUnusableError(
                 f"{path} has changed since it was indexed (wrong sha256); restart to index it anew", path=path
             )
-        return GameFile.of(content.decode("utf-8"))
+        return GameFile.of(content.decode("utf-8", "replace"))
 
     def game(self, path: str) -> Game:
         """Raises TaskUnusableError; the kind UnsupportedGameError when the file is sound but not for the native engine."""

@@ -30,9 +30,9 @@ _RULES: Mapping[tuple[str, str], Text] = {
     (
         "da18d44ab1bcf831f61e90b88a99ad5766d8bbb562b6f87839b4b6ace4f796fe",
         "5d472ef80356c57d102e0266b2236c1ca8c693b6387f852cff65e687c76b6660",
-    ): "2.1.3",
+    ): "2.1.2",
 }
-"""SHA-256 of the normalised domain and grammar to the version that plays by them."""
+"""SHA-256 of the normalised domain and grammar to the version that plays by them; the last is what alfworld 0.4.2 generates."""
 
 _TRAITS: Mapping[str, Trait] = {
     "pickupable": Trait.PICKUPABLE,
@@ -122,7 +122,7 @@ def text_version(domain: str, grammar: str) -> Text:
     """The version whose rules and texts these are. Raises UnsupportedGameError."""
     found = _RULES.get((_domain_digest(domain), _grammar_digest(grammar)))
     if found is None:
-        raise UnsupportedGameError("the game has rules or texts other than those of ALFWorld 2.1.1, 2.1.2 or 2.1.3")
+        raise UnsupportedGameError("the game has rules or texts other than those of ALFWorld 2.1.1 or 2.1.2")
     return found
 
 

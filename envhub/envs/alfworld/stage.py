@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,11 +43,14 @@ class Stage:
     """``python`` is an interpreter that has the packages; without one, this one."""
 
     def __init__(self, *, python: str | None = None, timeout_s: float = 120.0) -> None:
+        interpreter = shutil.which(python or sys.executable)
+        if interpreter is None:
+            raise _missing_packages(f"; {python!r} is no interpreter")
         self._timeout_s = timeout_s
         self._home = tempfile.TemporaryDirectory(prefix="envhub-alfworld-")
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [python or sys.executable, str(_CHILD)],
+            [os.path.abspath(interpreter), str(_CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -65,7 +69,7 @@ class Stage:
         return self._ask({"load": str(path.resolve())})
 
     def pose(self, game: Game) -> View:
-        """Begin a game that is in no official file, by the rules and texts of the package (version 2.1.3)."""
+        """Begin a game that is in no official file, by the rules and texts of the package (version 2.1.2)."""
         self.n_games += 1
         return self._ask({"problem": problem_text(game), "task": game.task})
 
@@ -125,8 +129,12 @@ class Stage:
             said = self._stderr.read().decode("utf-8", "replace").strip()
         self.close()
         if "ModuleNotFoundError" in said:
-            return MissingExtraError(
-                "the TextWorld backend needs the packages alfworld and textworld: pip install 'envhub[alfworld]'",
-                extra="alfworld",
-            )
+            return _missing_packages()
         return EpisodeFailedError(f"TextWorld ended: {said[-_STDERR_CHARS:]}")
+
+
+def _missing_packages(detail: str = "") -> MissingExtraError:
+    return MissingExtraError(
+        f"the TextWorld backend needs the packages alfworld and textworld: pip install 'envhub[alfworld]'{detail}",
+        extra="alfworld",
+    )

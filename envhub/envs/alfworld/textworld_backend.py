@@ -19,7 +19,7 @@ from envhub.envs.alfworld.game import Game, Text
 from envhub.envs.alfworld.stage import Stage, View
 from envhub.envs.alfworld.wording import WORDINGS
 
-POSED_TEXT: Text = "2.1.3"
+POSED_TEXT: Text = "2.1.2"
 """The wording of games that come from no official file: that of the package."""
 
 

@@ -48,7 +48,6 @@ class Wording:
 WORDINGS: Mapping[Text, Wording] = {
     "2.1.1": Wording("put {} in/on {}", "You put the {} in/on the {}.", "place", None),
     "2.1.2": Wording("move {} to {}", "You move the {} to the {}.", "receptacle", _HELP),
-    "2.1.3": Wording("move {} to {}", "You move the {} to the {}.", "receptacle", "\n" + _HELP),
 }
 
 

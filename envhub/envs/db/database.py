@@ -80,7 +80,7 @@ class DatabaseDriver(Protocol):
 
     name: str
 
-    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> Database:  # noqa: B008
+    async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> Database:
         """A new database holding exactly ``tables``. Raises TaskUnusableError when a table cannot be created
         (for example a column without a name), UnavailableError or EpisodeError when the engine fails."""
 

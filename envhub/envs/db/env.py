@@ -19,11 +19,11 @@ from envhub.core.clock import SystemClock
 from envhub.core.errors import InvalidRequestError, ToolError
 from envhub.core.protocols import Script
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
-from envhub.envs.datasets import dataset_dir
+from envhub.envs.datasets import dataset_dir, read_manifest
 from envhub.envs.db import folders, judge, official, prompts
 from envhub.envs.db.database import Database, DatabaseDriver, QueryLimits
 from envhub.envs.db.exploits import EXPLOITS
-from envhub.envs.db.tasks import DBTask, TaskSet, load_split, read_manifest
+from envhub.envs.db.tasks import DBTask, TaskSet, load_split
 from envhub.envs.registry import missing_extra
 from envhub.envs.toolkit import End, ToolEpisode, tool
 

@@ -1,17 +1,10 @@
 """Database tasks: what one is, and the file format they ship in. A task read back equals the one written
 (the rows of an expected state are a multiset: their order is not kept).
 
-Native format, one folder per dataset (``datasets/db``)::
-
-    manifest.json     {"format": 1, "name": "db", "version": "1.0.0",
-                       "generator": {"seed": 7, "version": "1.0.0", ...},            free-form, how it was made
-                       "splits": {"train": {"file": "train.jsonl.gz", "tasks": 2000,
-                                            "sha256": <of the uncompressed JSONL>, "bytes": <of the compressed file>}}}
-    <split>.jsonl.gz  UTF-8, one JSON object a line, ``\\n`` after each; gzip without name or time stamp
-
-A line is either a table, ``{"table": TABLE}``, or a task, ``{"task": TASK}``. Tables are numbered from 0 in file order and
-tasks refer to them by number, so several tasks can share one; a table stands before the tasks that use it. Task *n* of the
-split is the *n*-th task line. ``write_dataset`` produces all this from ``DBTask`` records::
+Native format, one folder per dataset (``datasets/db``): the manifest of ``envhub.envs.datasets`` and, per split, a file of
+JSON lines. A line is either a table, ``{"table": TABLE}``, or a task, ``{"task": TASK}``. Tables are numbered from 0 in file
+order and tasks refer to them by number, so several tasks can share one; a table stands before the tasks that use it. Task
+*n* of the split is the *n*-th task line. ``write_dataset`` produces all this from ``DBTask`` records::
 
     TABLE   {"name": "orders", "columns": [["id", "INT", 1], ["note", "TEXT"]], "rows": [[1, null], [2, "x"]]}
             a column is [name, MySQL type] or [name, MySQL type, 1] when it belongs to the primary key
@@ -27,20 +20,19 @@ split is the *n*-th task line. ``write_dataset`` produces all this from ``DBTask
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
 from envhub.core.types import JSON
+from envhub.envs import datasets
+from envhub.envs.datasets import Manifest, SplitEntry, compact, read_manifest
 from envhub.envs.db.database import Cell, Column, Table
 
-FORMAT = 1
 MODIFYING_KINDS = frozenset({"INSERT", "UPDATE", "DELETE"})
 
 Value = None | int | float | str | Decimal
@@ -133,67 +125,14 @@ def typed(text: str) -> Value:
     return Decimal(text) if "." in text or text == "-0" else int(text)
 
 
-class TaskSet:
-    """The tasks of one split, decoded when asked for."""
-
-    def __init__(self, name: str, n_tasks: int, decode: Callable[[int], DBTask], *, dataset_hash: str) -> None:
-        self.name = name
-        self.dataset_hash = dataset_hash
-        self._n_tasks = n_tasks
-        self._decode = decode
-
-    def __len__(self) -> int:
-        return self._n_tasks
-
-    def __getitem__(self, index: int) -> DBTask:
-        """Raises IndexError outside 0..len-1."""
-        if not 0 <= index < self._n_tasks:
-            raise IndexError(f"{self.name} has no task {index}; valid: 0..{self._n_tasks - 1}")
-        return self._decode(index)
-
-    def __iter__(self) -> Iterator[DBTask]:
-        return (self._decode(index) for index in range(self._n_tasks))
-
-
-@dataclass(frozen=True, slots=True)
-class SplitEntry:
-    file: str
-    n_tasks: int
-    sha256: str
-    n_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    name: str
-    version: str
-    generator: Mapping[str, JSON]
-    splits: Mapping[str, SplitEntry]
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Raises ValueError when the manifest is not of this format."""
-    raw = json.loads((folder / "manifest.json").read_text("utf-8"))
-    if raw.get("format") != FORMAT:
-        raise ValueError(f"{folder}/manifest.json has format {raw.get('format')!r}; this version reads {FORMAT}")
-    splits = {
-        name: SplitEntry(entry["file"], entry["tasks"], entry["sha256"], entry["bytes"])
-        for name, entry in raw["splits"].items()
-    }
-    return Manifest(raw["name"], raw["version"], raw["generator"], splits)
+TaskSet = datasets.TaskSet[DBTask]
 
 
 def load_split(folder: Path, split: str) -> TaskSet:
     """Raises KeyError for an unknown split, ValueError when the file is not what the manifest says."""
     manifest = read_manifest(folder)
-    if split not in manifest.splits:
-        raise KeyError(f"no split {split!r}; valid: {', '.join(manifest.splits)}")
+    lines = datasets.read_split_lines(folder, manifest, split)
     entry = manifest.splits[split]
-    content = gzip.decompress((folder / entry.file).read_bytes())
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != entry.sha256:
-        raise ValueError(f"{folder / entry.file} has sha256 {digest}; the manifest says {entry.sha256}")
-    lines = content.split(b"\n")[:-1]
     table_lines = [line for line in lines if line.startswith(b'{"table":')]
     task_lines = [line for line in lines if not line.startswith(b'{"table":')]
     if len(task_lines) != entry.n_tasks:
@@ -205,7 +144,7 @@ def load_split(folder: Path, split: str) -> TaskSet:
     def decode(index: int) -> DBTask:
         return decode_task(json.loads(task_lines[index])["task"], table)
 
-    return TaskSet(f"{manifest.name}/{split}", entry.n_tasks, decode, dataset_hash=digest)
+    return TaskSet(f"{manifest.name}/{split}", entry.n_tasks, decode, dataset_hash=entry.sha256)
 
 
 def write_dataset(
@@ -219,18 +158,9 @@ def write_dataset(
     """Write every split and the manifest; equal tasks give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = {split: _write_split(folder, split, tasks) for split, tasks in splits.items()}
-    raw = {
-        "format": FORMAT,
-        "name": name,
-        "version": version,
-        "generator": dict(generator),
-        "splits": {
-            split: {"file": entry.file, "tasks": entry.n_tasks, "sha256": entry.sha256, "bytes": entry.n_bytes}
-            for split, entry in entries.items()
-        },
-    }
-    (folder / "manifest.json").write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    return Manifest(name, version, generator, entries)
+    manifest = Manifest(name, version, generator, entries)
+    datasets.write_manifest(folder, manifest)
+    return manifest
 
 
 def _write_split(folder: Path, split: str, tasks: Iterable[DBTask]) -> SplitEntry:
@@ -240,22 +170,14 @@ def _write_split(folder: Path, split: str, tasks: Iterable[DBTask]) -> SplitEntr
     for task in tasks:
         record = encode_task(task)
         for position, table in enumerate(record["tables"]):
-            line = _compact({"table": table})
+            line = compact({"table": table})
             if line not in numbers:
                 numbers[line] = len(numbers)
                 lines.append(line)
             record["tables"][position] = numbers[line]
-        lines.append(_compact({"task": record}))
+        lines.append(compact({"task": record}))
         n_tasks += 1
-    content = "".join(line + "\n" for line in lines).encode()
-    packed = gzip.compress(content, 9, mtime=0)
-    file = f"{split}.jsonl.gz"
-    (folder / file).write_bytes(packed)
-    return SplitEntry(file, n_tasks, hashlib.sha256(content).hexdigest(), len(packed))
-
-
-def _compact(record: JSON) -> str:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return datasets.write_split(folder, split, lines, n_tasks=n_tasks)
 
 
 def encode_task(task: DBTask) -> dict[str, JSON]:

@@ -35,8 +35,10 @@ bench: venv
 golden: venv
 	ENVHUB_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/golden
 
+DATASETS := $(patsubst datasets/%/generate/main.py,%,$(wildcard datasets/*/generate/main.py))
+
 datasets: venv
-	$(BIN)/python datasets/db/generate/main.py --seed 2026 --out datasets/db
+	for name in $(DATASETS); do $(BIN)/python datasets/$$name/generate/main.py --seed 2026 --out datasets/$$name || exit 1; done
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

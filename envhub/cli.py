@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envhub import __version__, logs
-from envhub.config import ConfigError, Settings, load
+from envhub.config import ConfigError, Settings, checked, load
 from envhub.core.errors import EnvhubError
 from envhub.core.protocols import Environment
 from envhub.envs import registry
@@ -80,7 +80,7 @@ def _overridden(settings: Settings, args: argparse.Namespace) -> Settings:
     """Flags come last, after variables and the file."""
     names = ("host", "port", "capacity", "hub", "store_url", "controllers", "environments")
     given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
-    return msgspec.structs.replace(settings, **given)
+    return checked({**msgspec.structs.asdict(settings), **given}, "options")
 
 
 # --- programs -------------------------------------------------------------------------------------------------------

@@ -56,14 +56,15 @@ def load(environ: Mapping[str, str], *, environment_names: Collection[str], file
     if file is None and PREFIX + "CONFIG" in environ:
         file = Path(environ[PREFIX + "CONFIG"])
     values = _from_file(file) if file is not None else {}
-    _settings(values, f"settings in {file}")
+    checked(values, f"settings in {file}")
     for name, text in environ.items():
         if name.startswith(PREFIX) and name[len(PREFIX) :] not in _NOT_SETTINGS:
             _apply(values, name, text, environment_names)
-    return _settings(values, "settings")
+    return checked(values, "settings")
 
 
-def _settings(values: Mapping[str, Any], what: str) -> Settings:
+def checked(values: Mapping[str, Any], what: str) -> Settings:
+    """Settings out of plain values. Raises ConfigError that says ``what`` they were and names the wrong one."""
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:

@@ -13,7 +13,7 @@ import msgspec
 
 from envhub.controller.asgi import Receive, Scope, Send
 from envhub.controller.auth import Keys
-from envhub.controller.workers import Worker, Workers
+from envhub.controller.workers import Worker, Workers, WorkerTakenError
 from envhub.core.errors import AuthenticationError
 from envhub.link.frames import BAD_DATA, PROTOCOL_VERSION, REFUSED, Frame, Hello, Outbox, Welcome, decode
 
@@ -53,6 +53,9 @@ class LinkEndpoint:
         except msgspec.DecodeError as error:
             log.warning("a link was closed for bad data: %s", error)
             await send({"type": "websocket.close", "code": BAD_DATA, "reason": str(error)[:100]})
+        except WorkerTakenError as error:
+            log.error("a worker was refused: %s", error)
+            await send({"type": "websocket.close", "code": REFUSED, "reason": str(error)})
         except EOFError:
             pass
         finally:

@@ -37,7 +37,11 @@ _ERROR = {
 
 
 def documented(
-    answer: Any, description: str = "Done.", *, body: type[msgspec.Struct] | None = None, media: str = "application/json"
+    answer: Any,
+    description: str = "Done.",
+    *,
+    body: type[msgspec.Struct] | None = None,
+    media: str = "application/json",
 ) -> dict[str, Any]:
     """Keyword arguments of a route: the shapes of its answer, of its errors and of its body."""
     extra: dict[str, Any] = {

@@ -114,7 +114,7 @@ class ControllerService:
         self._keyed: OrderedDict[str, _Keyed] = OrderedDict()
         self._lost: OrderedDict[str, _Lost] = OrderedDict()
         self._background: set[asyncio.Task[None]] = set()
-        self._uncounted: set[str] = set()
+        self._counted: OrderedDict[str, float] = OrderedDict()
         self._count: Callable[[str, str], None] = lambda environment, outcome: None
 
     # --- start ------------------------------------------------------------------------------------------------------
@@ -349,11 +349,10 @@ class ControllerService:
 
     def _on_finished(self, record: wire.EpisodeRecord, on_stored: Callable[[], None]) -> None:
         session_id, outcome = record.session_id, "failed" if record.error else str(record.stop_reason)
-        self._uncounted.add(session_id)
 
         def stored() -> None:
-            if session_id in self._uncounted:
-                self._uncounted.discard(session_id)
+            if session_id not in self._counted:
+                self._counted[session_id] = self._clock.now()
                 self._count(record.environment, outcome)
             on_stored()
 
@@ -391,6 +390,8 @@ class ControllerService:
         oldest = self._clock.now() - _REMEMBER_S
         while self._lost and (next(iter(self._lost.values())).at < oldest or len(self._lost) > _REMEMBER_MOST):
             self._lost.popitem(last=False)
+        while self._counted and (next(iter(self._counted.values())) < oldest or len(self._counted) > _REMEMBER_MOST):
+            self._counted.popitem(last=False)
         while self._keyed and (
             (first := next(iter(self._keyed.values()))).at < oldest or len(self._keyed) > _REMEMBER_MOST
         ):

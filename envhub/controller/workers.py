@@ -57,7 +57,7 @@ class LivenessSettings:
     ``stalled_after_s``."""
 
     heartbeat_s: float = 2.0
-    lost_after_s: float = 8.0
+    lost_after_s: float = 6.0
     stalled_after_s: float = 120.0
     silent_after_s: float = 30.0
     recovery_s: float = 10.0
@@ -165,6 +165,10 @@ class _Ticket:
     granted: asyncio.Future[Worker]
     excluded: Collection[str]
     deadline: float
+
+
+class WorkerTakenError(Exception):
+    """Another process is linked under the same worker id."""
 
 
 class Workers:
@@ -328,9 +332,17 @@ class Workers:
     # --- links ------------------------------------------------------------------------------------------------------
 
     def attach(self, hello: Hello, outbox: Outbox) -> tuple[Worker, list[str]]:
-        """A worker has linked, for the first time or again. Returns it and the sessions it must end."""
+        """A worker has linked, for the first time or again. Returns it and the sessions it must end.
+
+        Raises WorkerTakenError, msgspec.ValidationError.
+        """
         now = self._clock.now()
         worker = self._workers.get(hello.worker_id)
+        if worker is not None and worker.hello.incarnation != hello.incarnation:
+            if worker.outbox is not None and not worker.silent:
+                raise WorkerTakenError(f"a worker named {worker.id} is linked already; give each its own id")
+            self._give_up(worker, f"worker {worker.id} was started again")
+            worker = None
         if worker is None:
             worker = self._workers[hello.worker_id] = Worker(hello, now=now)
             log.info("worker %s joined with %d slots", worker.id, worker.capacity)

@@ -15,6 +15,7 @@ from envhub.core.types import JSON
 
 ENTRY_POINT_GROUP = "envhub.environments"
 _BUILT_IN = {
+    "alfworld": "envhub.envs.alfworld.env:create",
     "calculator": "envhub.envs.calculator:create",
     "db": "envhub.envs.db.env:create",
 }

@@ -38,7 +38,10 @@ class SessionNote(Struct, frozen=True, array_like=True):
 
 
 class Hello(Struct, frozen=True, array_like=True, tag="hello"):
-    """First frame of a worker on a new connection: who it is, what it can play, what is alive on it."""
+    """First frame of a worker on a new connection: who it is, what it can play, what is alive on it.
+
+    ``incarnation`` differs for every process, also for one that was started again under the same ``worker_id``.
+    """
 
     protocol: int
     worker_id: str
@@ -49,6 +52,7 @@ class Hello(Struct, frozen=True, array_like=True, tag="hello"):
     draining: bool
     labels: dict[str, str]
     failures: list[str]
+    incarnation: str = ""
 
 
 class Welcome(Struct, frozen=True, array_like=True, tag="welcome"):

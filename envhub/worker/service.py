@@ -40,6 +40,7 @@ class WorkerService:
         self.table = SessionTable(environments, settings, worker_id=worker_id, clock=clock, rng=rng, emit=self._publish)
         self.failures: list[str] = []
         self._labels = dict(labels or {})
+        self._incarnation = f"{rng.getrandbits(64):016x}"
         self._clock = clock
         self._sinks: list[EventSink] = []
         self._calls = {
@@ -67,6 +68,7 @@ class WorkerService:
             self.table.draining,
             self._labels,
             self.failures,
+            self._incarnation,
         )
 
     async def handle(self, op: str, session: str, body: bytes) -> tuple[int, bytes]:

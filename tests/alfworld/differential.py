@@ -2,7 +2,7 @@
 
     python -m tests.alfworld.differential --python INTERPRETER --seconds 1200 [--data FOLDER] [--seed N]
 
-plays random walks, half of whose steps follow the expert, on shipped games and, with ``--data``, on official ones.
+plays random walks, mixed with the expert's moves and with missions, on shipped games and, with ``--data``, official ones.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,11 @@ from envhub.envs.alfworld.tasks import TaskSet, load_split, read_manifest
 from envhub.envs.alfworld.textworld_backend import POSED_TEXT
 from envhub.envs.alfworld.world import build
 from envhub.envs.datasets import dataset_dir
+from tests.alfworld.missions import MISSIONS
 from tests.alfworld.walks import Walk
 
 N_COMMANDS = 40
-_P_EXPERT = 0.3
+_P_EXPERT, _P_MISSION = 0.3, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,12 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
+    """``kinds`` counts the admissible commands by their first word; the times are TextWorld's processor times."""
+
     n_games: int = 0
     n_states: int = 0
     differences: list[Difference] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
     load_s: list[float] = field(default_factory=list)
     reset_s: list[float] = field(default_factory=list)
     step_s: list[float] = field(default_factory=list)
@@ -63,13 +68,17 @@ def compare(
     tally.load_s.append(view.seconds["load_s"])
     tally.reset_s.append(view.seconds["reset_s"])
     walk = Walk(rng, view.observation)
+    mission: Iterator[str] = iter(())
     commands: list[str] = []
     while _agree(game, play, view, commands, tally) and len(commands) < n_commands:
-        command = walk.command(view.observation, view.admissible)
-        if rng.random() < _P_EXPERT and (plan := expert.plan(play.world, play.state)):
-            command = plan[0]
+        command = next(mission, None)
+        if command is None:
+            mission = rng.choice(MISSIONS)(play, rng) if rng.random() < _P_MISSION else iter(())
+            command = walk.command(view.observation, view.admissible)
+            if rng.random() < _P_EXPERT and (plan := expert.plan(play.world, play.state)):
+                command = plan[0]
         commands.append(command)
-        play.step(command.strip())
+        tally.kinds[command.split(" ")[0]] += play.step(command.strip())
         view = stage.step(command)
         tally.step_s.append(view.seconds["step_s"])
 
@@ -136,6 +145,7 @@ def main() -> int:
     tally = fuzz(args.python, seed=args.seed, seconds=args.seconds, data=args.data, say=say)
     for difference in tally.differences:
         print(difference)
+    print(dict(tally.kinds))
     print(f"{tally.n_games} games, {tally.n_states} states, {len(tally.differences)} differences (seed {args.seed})")
     return 1 if tally.differences else 0
 

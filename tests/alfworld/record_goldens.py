@@ -4,7 +4,7 @@
 
 ``INTERPRETER`` has alfworld==0.4.2 and textworld[pddl]==1.7.0; ``--data`` holds the official games (``train``,
 ``valid_seen``, ``valid_unseen``), ``--logic`` the alfred.pddl and alfred.twl2 of version 2.1.1. Per game: its walkthrough,
-then 40 commands of a random player. Equal seeds give equal files.
+then 40 commands of a random player, then a mission of each kind. Equal seeds give equal files.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ import json
 import random
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from envhub.envs.alfworld.game import Family, encode
+from envhub.envs.alfworld.game import Family, Game, encode
 from envhub.envs.alfworld.pddl import GameFile, parse_game
+from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.stage import Stage, View
+from envhub.envs.alfworld.world import build
+from tests.alfworld.missions import MISSIONS
 from tests.alfworld.walks import Walk
 
 OUT = Path(__file__).with_name("goldens.json.gz")
-N_RANDOM = 40
+N_RANDOM, N_MISSIONS = 40, 50
 PER_FAMILY: Mapping[str, int] = {"official": 10, "2.1.1": 2, "package": 1}
 """Games of each family, by the rules they are recorded under: their own, those of 2.1.1, those of the package."""
 
@@ -60,14 +64,14 @@ def main() -> int:
 
 
 def record(stage: Stage, path: Path, logic: Logic | None, rng: random.Random) -> dict[str, Any]:
-    """Both traces of one game; a trace is a list of [command or null, observation, admissible, won]."""
+    """The three traces of one game; a trace is a list of [command or null, observation, admissible, won]."""
     with tempfile.TemporaryDirectory() as folder:
         if logic is not None:
             path = rewritten(path, Path(folder), logic)
         file = GameFile.of(path.read_text())
         game = parse_game(file, name="/".join(path.parts[-3:-1]) if logic is None else path.stem)
-        walkthrough = _trace(stage, path, list(game.walkthrough), None)
-        return {"game": encode(game), "traces": [walkthrough, _trace(stage, path, [""] * N_RANDOM, rng)]}
+        players = iter_player(game.walkthrough), random_player(rng), mission_player(game, rng)
+        return {"game": encode(game), "traces": [_trace(stage, path, player) for player in players]}
 
 
 def rewritten(path: Path, folder: Path, logic: Logic) -> Path:
@@ -90,12 +94,45 @@ def _older(command: str) -> str:
     return f"put {thing} in/on {receptacle}"
 
 
-def _trace(stage: Stage, path: Path, commands: Sequence[str], rng: random.Random | None) -> list[list[Any]]:
+Player = Callable[[View], str | None]
+"""The next command after a view; None when there are no more."""
+
+
+def iter_player(commands: Iterable[str]) -> Player:
+    rest = iter(commands)
+    return lambda _: next(rest, None)
+
+
+def random_player(rng: random.Random) -> Player:
+    walks: list[Walk] = []
+    numbers = iter(range(N_RANDOM))
+
+    def player(view: View) -> str | None:
+        if not walks:
+            walks.append(Walk(rng, view.observation))
+        return walks[0].command(view.observation, view.admissible) if next(numbers, None) is not None else None
+
+    return player
+
+
+def mission_player(game: Game, rng: random.Random) -> Player:
+    """Every mission once, guided by native play; at most so many commands in all."""
+    play = Play(build(game))
+    commands = islice((command for mission in MISSIONS for command in mission(play, rng)), N_MISSIONS)
+
+    def player(_: View) -> str | None:
+        command = next(commands, None)
+        if command is not None:
+            play.step(command)
+        return command
+
+    return player
+
+
+def _trace(stage: Stage, path: Path, player: Player) -> list[list[Any]]:
     view = stage.load(path)
     trace = [_row(None, view)]
-    walk = Walk(rng, view.observation) if rng else None
-    for planned in commands:
-        command = walk.command(view.observation, view.admissible) if walk else planned
+    while (command := player(view)) is not None:
         view = stage.step(command)
         trace.append(_row(command, view))
     return trace

@@ -1,22 +1,12 @@
-"""The environment keeps the contract of every environment, with each of its backends."""
+"""The real packages, as a backend, keep the contract that every environment keeps."""
 
 from __future__ import annotations
 
 import pytest
 
-from envhub.envs.alfworld.env import AlfworldEnvironment, create
+from envhub.envs.alfworld.env import create
 from envhub.testing.contract import CHECKS, Check
 from tests.alfworld.real import real_python
-
-
-@pytest.fixture(scope="module")
-def native() -> AlfworldEnvironment:
-    return create({})
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_native_play_keeps_the_contract(check: Check, native: AlfworldEnvironment) -> None:
-    await check(native)
 
 
 @pytest.mark.alfworld

@@ -291,6 +291,16 @@ def test_the_expert_wins_from_where_a_random_player_left_off(games: TaskSet, ind
     assert play.won
 
 
+async def test_an_episode_tells_the_expert_s_way_from_where_it_is() -> None:
+    episode = await opened()
+    whole = episode.expert_plan()
+    assert whole is not None and whole[:2] == WIN[:2] and len(whole) == 4
+    await played(episode, *WIN[:2])
+    rest = episode.expert_plan()
+    assert rest == whole[2:]
+    assert (await played(episode, *rest)).reward == 1
+
+
 def test_the_expert_knows_when_there_is_no_way() -> None:
     play = Play(build(GAME))
     assert play.step("go to desk 1") and play.step("take pillow 1 from desk 1")

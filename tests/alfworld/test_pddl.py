@@ -143,6 +143,11 @@ def test_a_receptacle_that_takes_other_things_is_refused() -> None:
         parsed(GAME, (fact, ""))
 
 
+def test_an_empty_room_is_refused() -> None:
+    with pytest.raises(UnsupportedGameError, match="empty"):
+        parse_game(file_of(replace(GAME, things=())), name="x")
+
+
 @pytest.mark.parametrize("sentence", ["put #look.feedback# here.", "put {o} there.", "a|b.", "a [b]."])
 def test_task_sentences_with_a_meaning_in_the_grammar_are_refused(sentence: str) -> None:
     file = file_of(replace(GAME, task=sentence))
@@ -184,6 +189,8 @@ def broken(**changes: Any) -> dict[str, Any]:
         broken(things=[["Mug|1", 0, [10_000], "p", []]]),
         broken(things=[["Mug|1", 0, 0, "z", []]]),
         broken(things=None),
+        broken(things=[]),
+        broken(things=[["Mug|1", 0, 0, "p", []], ["mug|1", 0, 0, "p", []]]),
     ],
 )
 def test_a_broken_compact_form_is_refused(record: dict[str, Any]) -> None:

@@ -93,5 +93,3 @@ async def passing(clock: FakeClock, task: asyncio.Task[Any], limit_s: float = 10
         assert clock.now() - began < limit_s, "it never ended"
         await clock.advance(0.05)
     return clock.now() - began
-
-

@@ -133,7 +133,7 @@ async def test_the_time_for_retries_counts_from_the_first_failure(clock: FakeClo
 
 
 async def test_pauses_grow_and_follow_what_the_hub_wants(clock: FakeClock) -> None:
-    client, transport = hub(clock, interact=[error(NoCapacityError("full", retry_after_s=3.0)), stepped(1)])
+    client, _transport = hub(clock, interact=[error(NoCapacityError("full", retry_after_s=3.0)), stepped(1)])
     session = client.session("calculator")
     await session.start()
     task = asyncio.create_task(session.interact(SAY))
@@ -230,7 +230,9 @@ async def test_a_hub_that_is_away_does_not_keep_a_session_from_being_left(clock:
 
 
 @pytest.mark.parametrize("raised", [EpisodeFailedError("broke"), SessionLostError("gone"), SessionEndedError("idle")])
-async def test_a_session_that_is_over_on_the_hub_is_done_and_not_cancelled(clock: FakeClock, raised: EnvhubError) -> None:
+async def test_a_session_that_is_over_on_the_hub_is_done_and_not_cancelled(
+    clock: FakeClock, raised: EnvhubError
+) -> None:
     client, transport = hub(clock, interact=error(raised))
     with pytest.raises(type(raised)):
         async with client.session("calculator") as session:
@@ -287,7 +289,7 @@ async def test_a_time_limit_between_two_turns_truncates_without_reward(clock: Fa
 
 
 class Talker:
-    """Says the same until it is over; ``before`` runs first each time."""
+    """Says the same each time, after a pause."""
 
     def __init__(self, clock: FakeClock, pause_s: float) -> None:
         self._clock, self._pause_s = clock, pause_s
@@ -325,19 +327,19 @@ async def test_a_cancelled_start_ends_what_it_started_b025(clock: FakeClock) -> 
 
 async def test_a_quiet_hub_in_one_process_keeps_its_worker() -> None:
     clock = FakeClock()
-    async with local_hub(clock=clock) as local:
-        async with local.hub.session("calculator", lease_s=86_400) as session:
-            for _ in range(300):
-                await clock.advance(1)
-            (worker,) = local.controller.workers.all()
-            assert worker.state == "ready"
-            await session.interact(SAY)
+    async with local_hub(clock=clock) as local, local.hub.session("calculator", lease_s=86_400) as session:
+        for _ in range(300):
+            await clock.advance(1)
+        (worker,) = local.controller.workers.all()
+        assert worker.state == "ready"
+        await session.interact(SAY)
 
 
 async def test_rollout_records_the_whole_conversation() -> None:
     class Oracle:
         def __init__(self) -> None:
-            self.script = iter(local.worker.table.environments["calculator"].solution(TaskRef("calculator", "test", 0)))
+            known = local.worker.table.environments["calculator"].solution(TaskRef("calculator", "test", 0))
+            self.script = iter(known or ())
 
         async def act(self, messages: object, tools: object) -> Message:
             return next(self.script)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from envhub.testing.clock import FakeClock
 from tests.client.scripted_transport import ScriptedTransport, error, hub
 
 
-def sync_hub(**script: object) -> tuple[SyncHub, ScriptedTransport]:
+def sync_hub(**script: Any) -> tuple[SyncHub, ScriptedTransport]:
     _, transport = hub(FakeClock(), **script)
     return SyncHub(transport=transport), transport
 

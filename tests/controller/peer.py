@@ -52,7 +52,9 @@ def record(session_id: str, **changes: Any) -> wire.EpisodeRecord:
 class Peer:
     """One worker, linked by hand. ``sent`` holds the frames that the controller sent it."""
 
-    def __init__(self, workers: Workers, name: str = "wone1", capacity: int = 2, environments: Sequence[str] = ("game",)):
+    def __init__(
+        self, workers: Workers, name: str = "wone1", capacity: int = 2, environments: Sequence[str] = ("game",)
+    ):
         self._workers = workers
         self.name, self.capacity, self.environments = name, capacity, environments
         self.sessions: dict[str, SessionNote] = {}
@@ -114,7 +116,6 @@ class Room:
     """Workers whose events are kept in lists; ``forbidden`` sessions are to be ended."""
 
     clock: FakeClock = field(default_factory=FakeClock)
-    settings: LivenessSettings = LivenessSettings()
     finished: list[tuple[wire.EpisodeRecord, Callable[[], None]]] = field(default_factory=list)
     lost: list[tuple[str, list[str], str]] = field(default_factory=list)
     forbidden: set[str] = field(default_factory=set)
@@ -122,7 +123,7 @@ class Room:
     def __post_init__(self) -> None:
         self.workers = Workers(
             clock=self.clock,
-            settings=self.settings,
+            settings=LivenessSettings(),
             on_finished=lambda record, stored: self.finished.append((record, stored)),
             on_lost=self._on_lost,
             on_sessions=self._on_sessions,

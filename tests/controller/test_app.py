@@ -42,9 +42,7 @@ def page() -> dict[str, Any]:
 
 
 PAGE = page()
-OPERATIONS = [
-    (method, path, operation) for path, each in PAGE["paths"].items() for method, operation in each.items()
-]
+OPERATIONS = [(method, path, operation) for path, each in PAGE["paths"].items() for method, operation in each.items()]
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -60,10 +58,9 @@ async def test_every_route_but_two_needs_the_key(method: str, path: str) -> None
             assert answer.status == 401 and json.loads(answer.body)["error"]["code"] == "authentication"
 
 
-async def test_with_the_key_the_hub_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with hub(client_key="secret", worker_key="other") as (made, _):
-        async with made.hub.session("scripted") as session:
-            assert (await session.interact(Message.assistant("end 1"))).reward == 1.0
+async def test_with_the_key_the_hub_is_played() -> None:
+    async with hub(client_key="secret", worker_key="other") as (made, _), made.hub.session("scripted") as session:
+        assert (await session.interact(Message.assistant("end 1"))).reward == 1.0
 
 
 async def test_a_heartbeat_needs_the_workers_key() -> None:
@@ -76,7 +73,7 @@ async def test_a_heartbeat_needs_the_workers_key() -> None:
 
 
 def test_a_hub_without_keys_refuses_to_listen_to_others() -> None:
-    with pytest.raises(ValueError, match="refusing to listen on 0.0.0.0"):
+    with pytest.raises(ValueError, match=r"refusing to listen on 0\.0\.0\.0"):
         build(Settings(host="0.0.0.0"), clock=FakeClock(), archive=MemoryArchive())
 
 

@@ -24,8 +24,18 @@ def test_the_right_key_is_accepted(value: bytes) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"client-key", b"Bearer", b"Bearer ", b"Bearer client-ke", b"Bearer client-key2", b"Basic client-key"]
-    + [b"Bearer worker-key", b"Bearer \xff\xfe", b"Bearer CLIENT-KEY"],
+    [
+        b"",
+        b"client-key",
+        b"Bearer",
+        b"Bearer ",
+        b"Bearer client-ke",
+        b"Bearer client-key2",
+        b"Basic client-key",
+        b"Bearer worker-key",
+        b"Bearer \xff\xfe",
+        b"Bearer CLIENT-KEY",
+    ],
 )
 def test_any_other_key_is_refused(value: bytes) -> None:
     with pytest.raises(AuthenticationError, match="a client key is needed"):

@@ -172,7 +172,9 @@ class Interleavings(RuleBasedStateMachine):
         if session_id := self._latest(which):
             self._ask(self._say(session_id, max(0, self.turns[session_id] + off), text), 0)
 
-    @rule(which=st.integers(1, 4), op=st.sampled_from(["renew", "cancel", "detach", "describe"]), ticks=st.integers(0, 20))
+    @rule(
+        which=st.integers(1, 4), op=st.sampled_from(["renew", "cancel", "detach", "describe"]), ticks=st.integers(0, 20)
+    )
     def call(self, which: int, op: str, ticks: int) -> None:
         if session_id := self._latest(which):
             self._ask(self._call(session_id, op, b""), ticks)
@@ -298,7 +300,7 @@ def _closed_once(episode: ScriptedEpisode) -> bool:
 
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

@@ -289,7 +289,9 @@ async def test_a_call_goes_to_the_worker_that_the_id_names(desk: Desk) -> None:
     assert await call == Answered(200, b'{"lease_s":1}')
 
 
-@pytest.mark.parametrize("session_id", ["", "x", "w1", "wone1.short", "wone1." + "a" * 17, "../" + SESSION, SESSION + "\n"])
+@pytest.mark.parametrize(
+    "session_id", ["", "x", "w1", "wone1.short", "wone1." + "a" * 17, "../" + SESSION, SESSION + "\n"]
+)
 async def test_what_cannot_be_an_id_is_not_found_and_reaches_no_worker(desk: Desk, session_id: str) -> None:
     peer = desk.peer()
     for asked in (

@@ -343,7 +343,7 @@ class Slow(ToolEpisode):
     turn_limits = TurnLimits(max_calls=4, budget_s=10.0)
 
     def __init__(self, clock: Clock) -> None:
-        self.clock = clock  # type: ignore[misc]  # this instance's own clock
+        self.clock = clock
 
     @tool
     async def wait(self, seconds: float) -> str:
@@ -378,7 +378,9 @@ async def test_an_error_of_the_hub_keeps_its_class() -> None:
         await Kinds().step(say(call("crash", '{"how": "grader"}')))
 
 
-@pytest.mark.parametrize(("code", "content"), [(0xD800, "[\ufffd]"), (0xDFFF, "[\ufffd]"), (0x1F600, "[😀]"), (0, "[\0]")])
+@pytest.mark.parametrize(
+    ("code", "content"), [(0xD800, "[\ufffd]"), (0xDFFF, "[\ufffd]"), (0x1F600, "[😀]"), (0, "[\0]")]
+)
 async def test_what_a_tool_answers_can_be_encoded(code: int, content: str) -> None:
     assert await answer(Kinds(), "odd", json.dumps({"code": code})) == content
 
@@ -399,7 +401,11 @@ def test_cleaning_joins_a_pair_of_surrogates() -> None:
 async def test_a_message_without_calls_is_answered_with_the_names_of_the_tools(content: str | None) -> None:
     result = await Kinds().step(Message.assistant(content))
     (message,) = result.messages
-    assert message.role == "user" and "no tool call" in (message.content or "") and "text, whole" in (message.content or "")
+    assert (
+        message.role == "user"
+        and "no tool call" in (message.content or "")
+        and "text, whole" in (message.content or "")
+    )
     assert not result.done
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 
+from envhub.client.hub import Hub
 from envhub.config import Settings
 from envhub.controller.archive import MemoryArchive
 from envhub.controller.main import build, listen, running, serving
 from envhub.controller.workers import LivenessSettings
 from envhub.core.clock import SystemClock
+from envhub.core.errors import SessionLostError
 from envhub.core.types import Message
 from envhub.embedded import EmbeddedHub
 from envhub.link.dial import Address, Dialer
@@ -97,7 +101,8 @@ async def test_nonsense_after_a_good_hello_is_ignored_or_closes_that_link_only()
 async def test_a_hello_that_names_a_linked_worker_and_is_bad_does_not_cost_that_worker_its_link() -> None:
     async with served_hub({"probe": ProbeEnvironment()}) as hub, aiohttp.ClientSession(hub.url) as http:
         async with http.ws_connect("/v1/link") as socket:
-            await socket.send_bytes(encode([hello(worker_id=hub.worker.worker_id, environments=[{}])]))
+            good = hub.worker.hello()
+            await socket.send_bytes(encode([msgspec.structs.replace(good, environments=[{}])]))
             assert (await socket.receive()).data == BAD_DATA
         await still_good(hub)
 
@@ -120,31 +125,46 @@ async def test_events_between_hello_and_welcome_are_not_lost(monkeypatch: pytest
     """A session that ends while the controller is still reading the hello must not stay in its books."""
     app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
     worker = new_worker(ProbeEnvironment())
-    attach = service.workers.attach
     session_id = f"{worker.worker_id}.{'a' * 16}"
     other_id = f"{worker.worker_id}.{'b' * 16}"
     start = msgspec.json.encode({"environment": "probe"})
     assert (await worker.handle("start", session_id, start))[0] == 200
-    ends: list[asyncio.Task[Any]] = []
+    hello, events = worker.hello, list[asyncio.Task[Any]]()
 
-    def slow_attach(*arguments: Any) -> Any:
-        ends.append(asyncio.create_task(worker.handle("cancel", session_id, b"")))
-        ends.append(asyncio.create_task(worker.handle("start", other_id, start)))
-        return attach(*arguments)
+    def hello_and_events() -> Hello:
+        said = hello()
+        if not events:
+            events.append(asyncio.create_task(worker.handle("cancel", session_id, b"")))
+            events.append(asyncio.create_task(worker.handle("start", other_id, start)))
+        return said
 
-    monkeypatch.setattr(service.workers, "attach", slow_attach)
+    monkeypatch.setattr(worker, "hello", hello_and_events)
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url:
         dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
         task = asyncio.create_task(dialer.run())
         async with asyncio.timeout(5):
             await dialer.linked.wait()
-            await asyncio.gather(*ends)
+            await asyncio.gather(*events)
             while {*service.workers.all()[0].sessions} != {other_id}:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await worker.table.shutdown()
         await dialer.close("over")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_was_finished_without_a_link_is_stored_with_the_first_one() -> None:
+    app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
+    worker = new_worker(ProbeEnvironment())
+    session_id = f"{worker.worker_id}.{'a' * 16}"
+    await worker.handle("start", session_id, msgspec.json.encode({"environment": "probe"}))
+    await worker.handle("cancel", session_id, b"")
+    assert len(worker.table.unstored()) == 1
+    async with running(service), serving(app, listen("127.0.0.1", 0)) as url, dialed(url, worker):
+        async with asyncio.timeout(2):
+            while worker.table.unstored():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert service.workers.all()[0].sessions == {}
 
 
 async def test_a_worker_that_the_controller_forgot_dials_again() -> None:
@@ -165,8 +185,8 @@ async def test_a_worker_that_the_controller_forgot_dials_again() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def new_worker(environment: ProbeEnvironment) -> WorkerService:
-    return WorkerService({"probe": environment}, worker_id="wtested1", clock=SystemClock(), rng=random.Random(1))
+def new_worker(environment: ProbeEnvironment, *, seed: int = 1) -> WorkerService:
+    return WorkerService({"probe": environment}, worker_id="wtested1", clock=SystemClock(), rng=random.Random(seed))
 
 
 async def still_good(hub: EmbeddedHub) -> None:
@@ -176,3 +196,54 @@ async def still_good(hub: EmbeddedHub) -> None:
     async with hub.hub.session("probe") as session:
         assert (await session.interact(Message.assistant("done"))).terminated
     assert hub.worker.worker_id in [each.id for each in hub.controller.workers.all()]
+
+
+async def test_a_worker_started_again_under_its_name_loses_the_old_sessions_at_once_b034() -> None:
+    app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
+    async with running(service), serving(app, listen("127.0.0.1", 0)) as url, Hub(url) as hub:
+        async with dialed(url, new_worker(ProbeEnvironment(), seed=1)):
+            session = hub.session("probe")
+            await session.start()
+            turn = asyncio.create_task(session.interact(Message.assistant("sleep 60")))
+            await asyncio.sleep(0.2)
+        async with dialed(url, new_worker(ProbeEnvironment(), seed=2)):
+            async with asyncio.timeout(2):
+                with pytest.raises(SessionLostError):
+                    await turn
+            with pytest.raises(SessionLostError):
+                await hub.request("POST", f"/v1/sessions/{session.id}/renew")
+            assert [len(worker.sessions) for worker in service.workers.all()] == [0]
+
+
+async def test_two_workers_of_one_name_do_not_push_each_other_out(caplog: pytest.LogCaptureFixture) -> None:
+    app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
+    async with (
+        running(service),
+        serving(app, listen("127.0.0.1", 0)) as url,
+        Hub(url) as hub,
+        dialed(url, new_worker(ProbeEnvironment(), seed=1)) as first,
+    ):
+        session = hub.session("probe")
+        await session.start()
+        second = Dialer(Address(url), new_worker(ProbeEnvironment(), seed=2), clock=SystemClock(), rng=random.Random(1))
+        task = asyncio.create_task(second.run())
+        await asyncio.sleep(0.5)
+        assert first.linked.is_set() and not second.linked.is_set()
+        assert any("is linked already" in each.getMessage() for each in caplog.records)
+        assert not (await session.interact(Message.assistant("on"))).done
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def dialed(url: str, worker: WorkerService) -> AsyncIterator[Dialer]:
+    """Linked, until it is cut off without a word."""
+    dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
+    task = asyncio.create_task(dialer.run())
+    async with asyncio.timeout(5):
+        await dialer.linked.wait()
+    try:
+        yield dialer
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -172,8 +172,17 @@ async def test_a_killed_worker_costs_its_sessions_one_typed_answer_within_ten_se
     assert {each[0] for each in outcomes if isinstance(each, tuple)} <= {each for each, _ in records}
 
 
-async def until_stored(url: str, n_records: int, limit_s: float = 20.0) -> None:
+async def until_stored(url: str, n_records: int, limit_s: float = 30.0) -> None:
+    def count() -> int:
+        store = EpisodeStore(url)
+        store.open()
+        try:
+            return sum(group.n + group.errors + group.cancelled for group in store.summary())
+        finally:
+            store.close()
+
     async def enough() -> bool:
-        return len(await asyncio.to_thread(stored, url)) >= n_records
+        await asyncio.sleep(0.3)
+        return await asyncio.to_thread(count) >= n_records
 
     await until(enough, limit_s)

@@ -216,7 +216,9 @@ async def test_one_step_that_takes_too_long_is_our_failure_without_a_reward() ->
 # --- what an environment must not do --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", ["pay nan", "pay inf", "pay 1.01", "pay -0.01", "end 2", "truncate", "raise x", "fail x"])
+@pytest.mark.parametrize(
+    "said", ["pay nan", "pay inf", "pay 1.01", "pay -0.01", "end 2", "truncate", "raise x", "fail x"]
+)
 async def test_a_broken_environment_is_an_error_without_a_reward(desk: Desk, said: str) -> None:
     await desk.start()
     await desk.say("pay 1")
@@ -297,7 +299,10 @@ async def test_a_lease_ends_an_idle_session_and_says_why(desk: Desk) -> None:
     assert desk.table.n_live == 1
     await desk.pass_time(0.1)
     late = await desk.say("x")
-    assert (late.code, late.details) == ("session_ended", {"reason": "idle for more than 20 s", "stop_reason": "cancelled"})
+    assert (late.code, late.details) == (
+        "session_ended",
+        {"reason": "idle for more than 20 s", "stop_reason": "cancelled"},
+    )
     record = desk.record()
     assert (record.stop_reason, record.reason, record.episode_return) == ("cancelled", "idle for more than 20 s", None)
     assert record.error is None

@@ -345,8 +345,8 @@ TRANSPORT = Domain(
             },
             firsts={
                 "airline>destination@distance_km": (
-                    said("destination of the shortest route of {x}", "[is|are] where the shortest route of {x} ends"),
-                    said("destination of the longest route of {x}", "[is|are] where the longest route of {x} ends")),
+                    said("destination of the shortest route of {x}", "[is|are] at the end of the shortest route of {x}"),
+                    said("destination of the longest route of {x}", "[is|are] at the end of the longest route of {x}")),
                 "origin>destination@distance_km": (
                     said("destination of the shortest flight from {x}", "[is|are] the nearest to be reached by a flight from {x}"),
                     said("destination of the longest flight from {x}", "[is|are] the farthest to be reached by a flight from {x}")),
@@ -361,7 +361,7 @@ FOOD = Domain(
     "food",
     kinds=(
         Kind("food.dish", "dish[|es]", 460, "dish", "the dish {}"),
-        Kind("food.ingredient", "ingredient[|s]", 130, "ingredient", "the ingredient {}"),
+        Kind("food.ingredient", "ingredient[|s]", 128, "ingredient", "the ingredient {}"),
         Kind("food.cuisine", "cuisine[|s]", 28, "cuisine", "{} cuisine"),
         Kind("food.cheese", "cheese[|s]", 130, "cheese", "the cheese {}"),
         Kind("food.wine", "wine[|s]", 260, "wine", "the wine {}"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 Literal = int | float | date
+INT, FLOAT, DATETIME = "type.int", "type.float", "type.datetime"
 Fan = tuple[int, ...]
 """Numbers of objects a subject may have, one drawn for each subject."""
 
@@ -28,7 +29,8 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of entity. One with ``pool`` is a role: it is played by that many members of its parent."""
+    """A type of entity. One with ``pool`` is a role: it is played by that many members of its parent. ``also`` is a second
+    parent."""
 
     name: str
     noun: str
@@ -36,13 +38,18 @@ class Kind:
     names: str = ""
     mention: str = "{}"
     parent: str = ""
+    also: str = ""
     pool: int = 0
     person: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A relation and its reverse. The source type is the prefix of ``forward``."""
+    """A relation and its reverse; the source type is the prefix of ``forward``.
+
+    ``most_back`` limits how many subjects share an object (0: no limit); ``among`` is the path from the subject to the
+    things that objects are chosen from, when it is not all of the target type.
+    """
 
     forward: str
     target: str
@@ -50,6 +57,8 @@ class Link:
     fan: Fan
     out: Wording
     back: Wording
+    most_back: int = 0
+    among: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -70,6 +79,7 @@ class Measure:
     """An attribute with a number or a date."""
 
     name: str
+    range: str
     draw: Callable[[random.Random], Literal]
     noun: str = ""
     most: Extreme | None = None
@@ -129,9 +139,17 @@ def type_of(relation: str) -> str:
 
 
 def link(
-    forward: str, target: str, reverse: str, fan: Fan, out: tuple[str, ...], back: tuple[str, ...]
+    forward: str,
+    target: str,
+    reverse: str,
+    fan: Fan,
+    out: tuple[str, ...],
+    back: tuple[str, ...],
+    *,
+    most_back: int = 0,
+    among: tuple[str, ...] = (),
 ) -> Link:
-    return Link(forward, target, reverse, fan, said(*out), said(*back))
+    return Link(forward, target, reverse, fan, said(*out), said(*back), most_back, among)
 
 
 def said(noun: str, *clauses: str) -> Wording:
@@ -141,22 +159,22 @@ def said(noun: str, *clauses: str) -> Wording:
 def dated(name: str, first: str, last: str, did: str, noun: str, *, share: float = 1.0) -> Measure:
     """A date attribute; ``did`` is the verb phrase that takes "first", "earlier", "later" and "most recently"."""
     most = Extreme(f"{did} most recently", f"{did} later")
-    return Measure(name, days(first, last), noun, most, Extreme(f"{did} first", f"{did} earlier"), share)
+    return Measure(name, DATETIME, days(first, last), noun, most, Extreme(f"{did} first", f"{did} earlier"), share)
 
 
 def stamp(name: str, first: str, last: str) -> Measure:
     """The date of a mediator; its words are in ``firsts``."""
-    return Measure(name, days(first, last))
+    return Measure(name, DATETIME, days(first, last))
 
 
-def amount(name: str, draw: Callable[[random.Random], Literal]) -> Measure:
+def amount(name: str, draw: Span) -> Measure:
     """A number of a mediator; its words are in ``firsts``."""
-    return Measure(name, draw)
+    return Measure(name, draw.range, draw)
 
 
 def measured(
     name: str,
-    draw: Callable[[random.Random], Literal],
+    draw: Span,
     noun: str,
     more: str = "highest higher",
     less: str = "lowest lower",
@@ -169,7 +187,7 @@ def measured(
     high, low = adjectives.split() if adjectives else ("", "")
     most = Extreme(f"[has|have] the {top} {noun}", f"[has|have] the {upper} {noun}", high)
     least = Extreme(f"[has|have] the {bottom} {noun}", f"[has|have] the {lower} {noun}", low)
-    return Measure(name, draw, noun, most, least, share)
+    return Measure(name, draw.range, draw, noun, most, least, share)
 
 
 def days(first: str, last: str) -> Callable[[random.Random], Literal]:
@@ -177,19 +195,37 @@ def days(first: str, last: str) -> Callable[[random.Random], Literal]:
     return lambda rng: start + timedelta(days=rng.randrange((end - start).days + 1))
 
 
-def whole(low: int, high: int) -> Callable[[random.Random], Literal]:
-    return lambda rng: _spread(rng, low, high)
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Numbers from ``low`` to ``high`` in units of ``1 / unit``; whole when ``unit`` is 1.
+
+    Evenly; over a wide range each doubling is as likely as the next. Integers only, so equal on every platform.
+    """
+
+    low: int
+    high: int
+    unit: int = 1
+
+    @property
+    def range(self) -> str:
+        return INT if self.unit == 1 else FLOAT
+
+    def __call__(self, rng: random.Random) -> Literal:
+        drawn = self._draw(rng)
+        return drawn if self.unit == 1 else drawn / self.unit
+
+    def _draw(self, rng: random.Random) -> int:
+        if self.low <= 0 or self.high // self.low < 50:
+            return rng.randint(self.low, self.high)
+        doublings = (self.high // self.low).bit_length() - 1
+        start = self.low << rng.randrange(doublings + 1)
+        return rng.randint(start, min(self.high, 2 * start - 1))
 
 
-def real(low: float, high: float, digits: int = 2) -> Callable[[random.Random], Literal]:
+def whole(low: int, high: int) -> Span:
+    return Span(low, high)
+
+
+def real(low: float, high: float, digits: int = 2) -> Span:
     unit = 10**digits
-    return lambda rng: _spread(rng, round(low * unit), round(high * unit)) / unit
-
-
-def _spread(rng: random.Random, low: int, high: int) -> int:
-    """Evenly; over a wide range each doubling is as likely as the next. Integers only, so equal on every platform."""
-    if low <= 0 or high // low < 50:
-        return rng.randint(low, high)
-    doublings = (high // low).bit_length() - 1
-    start = low << rng.randrange(doublings + 1)
-    return rng.randint(start, min(high, 2 * start - 1))
+    return Span(round(low * unit), round(high * unit), unit)

@@ -68,6 +68,10 @@ class AlfworldEpisode:
     async def close(self) -> None:
         await self.player.close()
 
+    def expert_plan(self) -> tuple[str, ...] | None:
+        """Actions that win from here; None when there is no way, or when the real packages play."""
+        return self.player.expert_plan() if isinstance(self.player, NativePlayer) else None
+
     def fork(self) -> AlfworldEpisode:
         """An independent episode that goes on from here; for native play only. Raises InvalidRequestError."""
         if not isinstance(self.player, NativePlayer):
@@ -129,28 +133,27 @@ class AlfworldEnvironment:
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> AlfworldEpisode:
         checked = Options.of(options)
         try:
-            game = self._splits[task.split][task.index]
+            world = self._world(task, checked.text)
         except UnsupportedGameError:
             if self._stages is None:
                 raise
             return await self._open_in_textworld(task, None, checked)
         if self._backend == "textworld":
-            return await self._open_in_textworld(task, game, checked)
-        player = NativePlayer(Play(self._world(task, game, checked.text)))
-        return AlfworldEpisode(player, checked, family=game.goal.family)
+            return await self._open_in_textworld(task, world.game, checked)
+        return AlfworldEpisode(NativePlayer(Play(world)), checked, family=world.game.goal.family)
 
     def solution(self, task: TaskRef) -> Sequence[Message] | None:
         try:
-            game = self._splits[task.split][task.index]
+            world = self._world(task, None)
         except TaskUnusableError:
             return None
-        if not game.walkthrough:
-            game = replace(game, walkthrough=expert.plan(self._world(task, game, None)) or ())
-        return tasks.solution(game)
+        if world.game.walkthrough:
+            return tasks.solution(world.game)
+        return tasks.solution(replace(world.game, walkthrough=expert.plan(world) or ()))
 
     def expert_plan(self, task: TaskRef) -> tuple[str, ...] | None:
         """The actions of the expert from the start; None when it finds no way. Raises TaskUnusableError."""
-        return expert.plan(self._world(task, self._splits[task.split][task.index], None))
+        return expert.plan(self._world(task, None))
 
     def lint(self, split: str) -> Iterable[Defect]:
         for defect in tasks.lint(self._splits[split], environment=NAME, split=split):
@@ -167,10 +170,11 @@ class AlfworldEnvironment:
         if self._stages is not None:
             await self._stages.close()
 
-    def _world(self, task: TaskRef, game: Game, text: Text | None) -> World:
+    def _world(self, task: TaskRef, text: Text | None) -> World:
+        """Raises TaskUnusableError."""
         key = task.split, task.index, text
         if key not in self._worlds:
-            self._worlds[key] = build(game, text)
+            self._worlds[key] = build(self._splits[task.split][task.index], text)
         self._worlds.move_to_end(key)
         if len(self._worlds) > _N_WORLDS:
             self._worlds.popitem(last=False)

@@ -171,6 +171,10 @@ def _decode(record: Mapping[str, JSON]) -> Game:
     thing_ids = [row[0] for row in record["things"]]
     if record["text"] not in TEXTS:
         raise ValueError(f"text version {record['text']!r}; valid: {', '.join(TEXTS)}")
+    if not receptacle_ids or not thing_ids:
+        raise ValueError("a game needs receptacles and things")
+    if len({name.lower() for name in (*receptacle_ids, *thing_ids)}) < len(receptacle_ids) + len(thing_ids):
+        raise ValueError("two receptacles or things have one identifier")
     family, kind, target = record["goal"]
     return Game(
         id=record["id"],

@@ -140,6 +140,8 @@ def parse_game(file: GameFile, *, name: str) -> Game:
     facts = _facts(body)
     receptacles = _receptacles(facts)
     things = _things(facts, receptacles)
+    if not receptacles or not things:
+        raise UnsupportedGameError("the room is empty")
     _check_contents(facts, receptacles, things)
     starts = {_place(place) for _, place in facts["atLocation"]}
     if len(starts) != 1:

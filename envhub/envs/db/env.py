@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -177,6 +178,8 @@ def create(settings: Mapping[str, JSON]) -> DBEnvironment:
 def _driver(settings: Mapping[str, JSON]) -> DatabaseDriver:
     name = settings.get("driver", "mysql" if "url" in settings else "sqlite")
     if name == "sqlite":
+        if find_spec("re2") is None:  # the hosts load it when a statement first needs it
+            raise missing_extra("environment 'db'", "db", ModuleNotFoundError(name="re2"))
         from envhub.envs.db.sqlite.driver import SqliteDriver
 
         return SqliteDriver()

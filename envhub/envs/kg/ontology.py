@@ -75,6 +75,18 @@ class Ontology:
             reverses=MappingProxyType({each.id: each.reverse for each in known if each.reverse}),
         )
 
+    @cached_property
+    def class_names(self) -> frozenset[str]:
+        """Every class the schema speaks of."""
+        used = {*self.domains.values(), *self.ranges.values()}
+        return frozenset(self.classes) | frozenset(used - set(LITERAL_RANGES))
+
+    def relations_of(self, name: str) -> frozenset[str]:
+        """The relations that instances of a class may have."""
+        if name == TOPIC:
+            return self.relations
+        return frozenset(each for each in self.relations if self.includes(name, self.domain_of(each)))
+
     def range_of(self, name: str) -> str:
         """The class of a property's values; ``common.topic`` when the schema does not say."""
         return self.ranges.get(name, TOPIC)

@@ -2,8 +2,9 @@
 
 Grammar, as in the published data sets; ``REL`` and ``ATTR`` are properties, ``CLASS`` a class::
 
-    SET := ID | LITERAL | CLASS                     CLASS only below AND, ARGMAX and ARGMIN
+    SET := ID | CLASS                               a CLASS never alone
          | (JOIN REL SET)                           what has REL to one of SET
+         | (JOIN ATTR LITERAL)                      what has ATTR equal to it
          | (JOIN (R REL) SET)                       what one of SET has as REL
          | (AND SET SET)
          | (ARGMAX SET ATTR) | (ARGMIN SET ATTR)    all of SET whose ATTR is greatest, least
@@ -147,6 +148,11 @@ def parse(text: str) -> Program:
         raise ProgramError("COUNT must be outermost")
     if isinstance(program, Instances):
         raise ProgramError(f"a class alone is no program: {program.of}")
+    for each in walk(program):
+        if any(isinstance(part, Value) for part in parts(each)) and (not isinstance(each, Join) or each.inverse):
+            raise ProgramError(f"a literal stands only in (JOIN ATTR LITERAL), not in {show(each)}")
+    if isinstance(program, Value):
+        raise ProgramError("a literal alone is no program")
     return program
 
 

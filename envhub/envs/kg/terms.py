@@ -64,7 +64,7 @@ class Literal:
                 return "text", self.text
             return ("number", number) if number.is_finite() else ("text", str(number))
         if self.kind == "time":
-            return "time", _ZONE.sub("", self.text) if "T" in self.text or self.text.count("-") > 1 else self.text
+            return "time", _ZONE.sub("", self.text)
         return "text", self.text
 
 

@@ -1,0 +1,192 @@
+"""Puts descriptions into English. Invariant: the words name every move of the description, in an order that leaves one reading:
+at most one part of a conjunction is nested, and it comes last."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+
+from nodes import Best, Both, Earliest, Evaluator, Meeting, Node, Thing, Via, target
+from schema import Wording
+from steps import Moves
+from world import World
+
+_TARGET_NUMBER = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
+_GIVEN_NUMBER = re.compile(r"<([^|>]*)\|([^>]*)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A clause about the things described; ``gap`` when it ends where they belong ("X belongs to")."""
+
+    text: str
+    gap: bool
+
+
+class Writer:
+    def __init__(self, world: World, moves: Moves, evaluator: Evaluator, rng: random.Random) -> None:
+        self._world = world
+        self._kinds = moves.kinds
+        self._evaluator = evaluator
+        self._rng = rng
+
+    def question(self, node: Node, *, count: bool = False) -> str:
+        if count:
+            text = self._count(node)
+        elif isinstance(node, Best):
+            text = self._superlative(node)
+        else:
+            text = self._listing(node)
+        return text[0].upper() + text[1:]
+
+    def mention(self, thing: str) -> str:
+        return self._world.kinds[thing].mention.format(self._world.names[thing])
+
+    def _listing(self, node: Node) -> str:
+        n = self._n(node)
+        noun = self._noun(node, n)
+        clauses = self._clauses(node, n)
+        asks = self._asks_with_noun(node, n) if self._wording(node) else []
+        asks += self._asks_for_the(f"{noun} {self._relative(node, clauses)}", n)
+        if not any(clause.gap for clause in clauses):
+            verbs = _listed([clause.text for clause in clauses])
+            asks += [f"Which {noun} {verbs}?", f"Tell me which {noun} {verbs}.", f"What {noun} {verbs}?"]
+            if self._person(node):
+                asks += [f"Who {_listed([c.text for c in self._again(node, clauses, n)])}?"] * 2
+        return self._rng.choice(asks)
+
+    def _again(self, node: Node, clauses: list[Said], n: int) -> list[Said]:
+        """The clauses for a subject in the singular, as after "who"."""
+        return clauses if n == 1 else self._clauses(node, 1)
+
+    def _asks_with_noun(self, node: Node, n: int) -> list[str]:
+        described = self._described(node, n)
+        verb = "is" if n == 1 else "are"
+        word = "Who" if self._person(node) else "What"
+        return [f"{word} {verb} {described}?", f"{word} {verb} {described}?", *self._orders(described, n)]
+
+    def _asks_for_the(self, described: str, n: int) -> list[str]:
+        return [f"I am looking for the {described}.", *self._orders(f"the {described}", n)]
+
+    def _orders(self, described: str, n: int) -> list[str]:
+        return [f"{self._rng.choice(('Name', 'Find', 'Give me') if n == 1 else ('Name', 'Find', 'List'))} {described}."]
+
+    def _count(self, node: Node) -> str:
+        nouns = self._noun(node, 2)
+        clauses = self._clauses(node, 2)
+        relative = self._relative(node, clauses)
+        asks = [f"What is the number of {nouns} {relative}?", f"Count the {nouns} {relative}."]
+        if not any(clause.gap for clause in clauses):
+            verbs = _listed([clause.text for clause in clauses])
+            asks += [f"How many {nouns} {verbs}?"] * 3 + [f"How many different {nouns} {verbs}?"]
+        return self._rng.choice(asks)
+
+    def _superlative(self, node: Best) -> str:
+        end = node.measure.most if node.most else node.measure.least
+        assert end is not None
+        n = self._n(node.of)
+        if n == 2:
+            group = self._group(node.of, "two ")
+            clause = _inflect(end.comparative, 1)
+            asks = [f"Which of {group} {clause}?", f"Of {group}, which one {clause}?", f"Among {group}, find the one that {clause}."]
+            return self._rng.choice(asks)
+        group = self._group(node.of, "")
+        clause = _inflect(end.superlative, 1)
+        asks = [
+            f"Which of {group} {clause}?",
+            f"Of {group}, which one {clause}?",
+            f"Among {group}, find the one that {clause}.",
+        ]
+        clauses = self._clauses(node.of, 1)
+        if not any(each.gap for each in clauses) and not end.adjective:
+            asks.append(f"Of all {self._noun(node.of, 2)} {self._relative(node.of, self._clauses(node.of, 2))}, which one {clause}?")
+        if end.adjective:
+            word = "Who" if self._person(node) else "What"
+            described = f"the {end.adjective} {self._noun(node.of, 1)} {self._relative(node.of, clauses)}"
+            asks += [f"{word} is {described}?", f"Find {described}."]
+        return self._rng.choice(asks)
+
+    def _group(self, node: Node, number: str) -> str:
+        """The set a superlative is about, always in the plural."""
+        wording = self._wording(node)
+        if wording and self._rng.random() < 0.5:
+            return f"the {number}{self._fill(wording.noun, node, 2)}"
+        return f"the {number}{self._noun(node, 2)} {self._relative(node, self._clauses(node, 2))}"
+
+    def _phrase(self, node: Node) -> str:
+        """A description inside another."""
+        if isinstance(node, Thing):
+            return self.mention(node.id)
+        n = self._n(node)
+        if isinstance(node, Best):
+            end = node.measure.most if node.most else node.measure.least
+            assert end is not None
+            group = self._group(node.of, "two " if self._n(node.of) == 2 else "")
+            clause = _inflect(end.comparative if self._n(node.of) == 2 else end.superlative, 1)
+            return f"the one of {group} that {clause}"
+        if self._wording(node) and self._rng.random() < 0.6:
+            return self._described(node, n)
+        return f"the {self._noun(node, n)} {self._relative(node, self._clauses(node, n))}"
+
+    def _described(self, node: Node, n: int) -> str:
+        wording = self._wording(node)
+        assert wording is not None
+        return f"the {self._fill(wording.noun, node, n)}"
+
+    def _relative(self, node: Node, clauses: list[Said]) -> str:
+        pronoun = "who" if self._person(node) else "that"
+        if any(clause.gap for clause in clauses):
+            return _listed([f"{pronoun} {clause.text}" for clause in clauses])
+        return f"{pronoun} {_listed([clause.text for clause in clauses])}"
+
+    def _clauses(self, node: Node, n: int) -> list[Said]:
+        if isinstance(node, Both):
+            simple = [part for part in node.parts if _is_simple(part)]
+            nested = [part for part in node.parts if not _is_simple(part)]
+            return [clause for part in (*simple, *nested) for clause in self._clauses(part, n)]
+        wording = self._wording(node)
+        assert wording is not None
+        choices = [clause for clause in wording.clauses if clause]
+        clause = self._rng.choice(choices)
+        return [Said(self._fill(clause.removeprefix(">"), node, n), clause.startswith(">"))]
+
+    def _wording(self, node: Node) -> Wording | None:
+        match node:
+            case Via():
+                return node.step.wording
+            case Meeting():
+                return node.meet.wording
+            case Earliest():
+                return node.first.wording
+        return None
+
+    def _fill(self, pattern: str, node: Node, n: int) -> str:
+        if isinstance(node, Meeting):
+            return _inflect(pattern, n).format(x=self.mention(node.first.id), y=self.mention(node.second.id))
+        assert isinstance(node, Via | Earliest)
+        text = _GIVEN_NUMBER.sub(r"\1" if self._n(node.of) == 1 else r"\2", _inflect(pattern, n))
+        return text.format(x=self._phrase(node.of))
+
+    def _noun(self, node: Node, n: int) -> str:
+        return _inflect(self._kinds[target(node)].noun, n)
+
+    def _person(self, node: Node) -> bool:
+        return self._kinds[target(node)].person
+
+    def _n(self, node: Node) -> int:
+        return len(self._evaluator.set_of(node))
+
+
+def _is_simple(node: Node) -> bool:
+    return isinstance(node, Meeting) or (isinstance(node, Via | Earliest) and isinstance(node.of, Thing))
+
+
+def _inflect(pattern: str, n: int) -> str:
+    return _TARGET_NUMBER.sub(r"\1" if n == 1 else r"\2", pattern)
+
+
+def _listed(clauses: list[str]) -> str:
+    """"a", "a and b", "a, b and c"."""
+    *most, last = clauses
+    return f"{', '.join(most)} and {last}" if most else last

@@ -6,6 +6,7 @@ here is valid UTF-8 JSON without NaN.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar, cast
@@ -196,15 +197,25 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def loads(body: bytes, kind: type[T]) -> T:
-    """Decode and check a body. Raises InvalidRequestError naming the field; an empty body counts as ``{}``."""
+    """Decode and check a body. Raises InvalidRequestError naming the field; an empty body counts as ``{}``.
+
+    A lone surrogate escape, which models do write and which no text may hold, is read as U+FFFD.
+    """
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return cast(T, decoder.decode(body or b"{}"))
+        try:
+            return cast(T, decoder.decode(body or b"{}"))
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            if b"\\ud" not in body.lower():
+                raise
+            return cast(T, decoder.decode(_encoder.encode(_repaired(json.loads(body)))))
     except msgspec.ValidationError as error:
         raise InvalidRequestError(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not valid JSON: {error}") from None
 
 

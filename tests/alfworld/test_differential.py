@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
-from tests.alfworld.differential import fuzz
+from envhub.envs.alfworld.stage import Stage
+from tests.alfworld.differential import Tally, compare, fuzz
 from tests.alfworld.real import find_data, real_python
+from tests.alfworld.test_engine import KITCHEN
 
 SECONDS = float(os.environ.get("ENVHUB_ALFWORLD_FUZZ_S", "30"))
 
@@ -23,3 +26,16 @@ def test_native_play_answers_as_textworld_does() -> None:
     print(f"{tally.n_games} games, {tally.n_states} states")
     assert tally.n_games, "no game could be compared in the time given"
     assert not tally.differences, f"seed {seed}: {tally.differences[0]}"
+
+
+@pytest.mark.alfworld
+@pytest.mark.timeout(300)
+def test_the_kitchen_where_every_rule_shows_is_the_same_in_textworld() -> None:
+    stage, tally, rng = Stage(python=real_python()), Tally(), random.Random(7)
+    try:
+        for place in (KITCHEN.start, *(each.place for each in KITCHEN.receptacles[:3])):
+            compare(stage, replace(KITCHEN, start=place), rng, tally, n_commands=60)
+    finally:
+        stage.close()
+    assert not tally.differences, str(tally.differences[0])
+    assert min(tally.kinds[verb] for verb in ("slice", "heat", "cool", "clean", "use", "examine", "take", "move")) > 0

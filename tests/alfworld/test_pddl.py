@@ -190,6 +190,7 @@ def broken(**changes: Any) -> dict[str, Any]:
         broken(things=[["Mug|1", 0, 0, "z", []]]),
         broken(things=None),
         broken(things=[]),
+        broken(things=[*encode(GAME)["things"], ["Mug|9", [], [], "", [], None]]),
         broken(things=[["Mug|1", 0, 0, "p", []], ["mug|1", 0, 0, "p", []]]),
     ],
 )

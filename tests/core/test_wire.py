@@ -304,3 +304,11 @@ def test_a_record_of_an_episode_survives_the_link() -> None:
         trace=b"{}",
     )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=wire.EpisodeRecord) == record
+
+
+def test_a_lone_surrogate_escape_in_a_body_is_read_as_a_replacement_character_b023() -> None:
+    body = b'{"turn": 0, "message": {"content": "a\\ud800b \\ud83d\\ude00"}}'
+    assert wire.loads(body, wire.InteractRequest).message == {"content": "a\ufffdb 😀"}
+    for broken in (b'{"turn": 0, "message": {"content": "\\ud800"}', b'{"turn": 0, "other": "\\ud800"}'):
+        with pytest.raises(InvalidRequestError):
+            wire.loads(broken, wire.InteractRequest)

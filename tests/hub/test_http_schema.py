@@ -85,5 +85,9 @@ def _make_playable(case: schemathesis.Case[Any], live: Live) -> None:
             body["environment"] = "probe"
     if case.path.endswith(("/interact", "/renew", "/trace")) and case.path_parameters is not None:
         case.path_parameters["session_id"] = live.session.id
+    if case.path.endswith("/renew") and isinstance(body, dict):
+        lease_s = body.get("lease_s")
+        if isinstance(lease_s, (int, float)) and 0 < lease_s < 3600:
+            body["lease_s"] = 3600
     if case.path.endswith("/interact") and isinstance(body, dict):
         body["turn"] = live.turn

@@ -26,12 +26,14 @@ HEAVY = (
 )
 
 PROGRAM = f"""
-import importlib.abc, sys
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {HEAVY!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.partition(".")[0])
-sys.meta_path.insert(0, Blocker())
+import sys
+from importlib.machinery import PathFinder
+class Hiding:
+    # finds what is installed, but for the heavy packages
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.partition(".")[0] in {HEAVY!r} else PathFinder.find_spec(name, path, target)
+sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
 import envhub.cli, envhub.embedded, envhub.up, envhub.client.sync, envhub.worker.main, envhub.controller.main
 import envhub.testing.hub, envhub.bench.commands, envhub.store.commands
 from envhub.core.errors import MissingExtraError

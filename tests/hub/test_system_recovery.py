@@ -242,7 +242,7 @@ async def test_a_frozen_worker_keeps_its_sessions_for_a_while_and_then_loses_the
             await kept.interact(say("on"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 async def test_a_stopped_worker_ends_its_sessions_and_answers_every_call_b025(
     processes: Processes, number: signal.Signals
 ) -> None:
@@ -279,6 +279,11 @@ async def test_200_waiting_clients_are_answered_at_once_when_the_controller_stop
         waiting = [asyncio.create_task(once(hub, session.id)) for session in sessions]
         start = b'{"environment":"probe","wait_s":60}'
         waiting += [asyncio.create_task(refused(hub, "POST", "/v1/sessions", start)) for _ in range(100)]
+
+        async def all_wait() -> bool:
+            return b'envhub_starts_waiting{environment="probe"} 100.0' in await hub.request("GET", "/metrics")
+
+        await until(all_wait)
         await asyncio.sleep(1.0)
         stopped_at = time.monotonic()
         controller.signal(signal.SIGTERM)
@@ -294,6 +299,7 @@ async def test_200_waiting_clients_are_answered_at_once_when_the_controller_stop
         assert "Traceback" not in controller.text()
 
 
+@pytest.mark.slow
 async def test_the_whole_hub_in_one_program_stops_as_quickly_b032(processes: Processes, tmp_path: Path) -> None:
     port = free_port()
     store = f"sqlite:///{tmp_path}/up.db"
@@ -314,6 +320,7 @@ async def test_the_whole_hub_in_one_program_stops_as_quickly_b032(processes: Pro
     await until_records(store, 2)
 
 
+@pytest.mark.slow
 async def test_two_controllers_share_a_worker_and_never_exceed_its_capacity(processes: Processes) -> None:
     first, second = free_port(), free_port()
     await processes.controller(first, liveness=QUICK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from envhub.core.types import JSON, Message, StepResult, TaskRef, ToolCall
@@ -49,10 +50,12 @@ TRIPLES = (
     *_film("m.f2", "m.ann", "g.bob", 120, "1991-01-01"),
     *_film("m.f3", "m.ann", "m.cas", 120, "1992-01-01"),
     *_film("m.f4", "m.dan", "g.bob m.cas", 80, "1993-01-01"),
-    Triple("m.ann", TYPE, "people.person"),
-    Triple("m.dan", TYPE, "people.person"),
-    Triple("g.bob", TYPE, "film.actor"),
-    Triple("m.cas", TYPE, "film.actor"),
+    *(Triple(person, TYPE, "people.person") for person in ("m.ann", "m.dan", "g.bob", "m.cas")),
+    *(Triple(actor, TYPE, "film.actor") for actor in ("g.bob", "m.cas")),
+    *(
+        Triple(each, TYPE, "common.topic")
+        for each in ("m.f1", "m.f2", "m.f3", "m.f4", "m.ann", "m.dan", "g.bob", "m.cas")
+    ),
 )
 
 
@@ -115,8 +118,6 @@ async def call(episode: KGEpisode, name: str, *arguments: str) -> str:
 
 
 async def use(episode: KGEpisode, name: str, **arguments: str) -> StepResult:
-    import json
-
     return await episode.step(Message.assistant(None, ToolCall("id", name, json.dumps(arguments))))
 
 

@@ -42,7 +42,9 @@ def test_only_the_exact_set_is_right(mode) -> None:  # type: ignore[no-untyped-d
         (Literal("many", "integer"), Literal("many", "integer"), True, True),
     ],
 )
-def test_literals_are_compared_by_value_or_as_published(gold: Term, given: Term, strict: bool, agentbench: bool) -> None:
+def test_literals_are_compared_by_value_or_as_published(
+    gold: Term, given: Term, strict: bool, agentbench: bool
+) -> None:
     assert grade([gold], [given]).correct is strict
     assert grade([gold], [given], mode="agentbench").correct is agentbench
 

@@ -81,7 +81,10 @@ def test_tasks_the_published_environment_cannot_solve_are_named(ontology: Ontolo
         defects = list(official.lint(loaded, ontology, environment="kg", split=name))
         assert [defect.task.index for defect in defects] == sorted(defect.task.index for defect in defects)
         found[name] = Counter(
-            kind for defect in defects for kind in ("start with g.", "vocabulary lacks", "types") if kind in defect.problem
+            kind
+            for defect in defects
+            for kind in ("start with g.", "vocabulary lacks", "types")
+            if kind in defect.problem
         )
     assert found["agentbench-std"] == {"start with g.": 3, "vocabulary lacks": 4, "types": 7}
     assert found["agentbench-dev"] == {"types": 2}

@@ -8,7 +8,18 @@ import pytest
 
 from envhub.envs.kg import programs
 from envhub.envs.kg.embedded import EmbeddedStore, in_memory
-from envhub.envs.kg.programs import And, Compare, Count, Entity, Instances, Join, ProgramError, Superlative, Value, parse
+from envhub.envs.kg.programs import (
+    And,
+    Compare,
+    Count,
+    Entity,
+    Instances,
+    Join,
+    ProgramError,
+    Superlative,
+    Value,
+    parse,
+)
 from envhub.envs.kg.reference import Evaluator, Graph
 from envhub.envs.kg.sparql import Compiler
 from envhub.envs.kg.terms import Literal, Triple

@@ -20,7 +20,7 @@ from envhub.envs.kg.programs import parse
 from envhub.envs.kg.sparql import Compiler
 from envhub.envs.kg.store import StoreLimits
 from envhub.envs.kg.terms import Literal
-from envhub.testing import FakeClock
+from envhub.testing.clock import FakeClock
 from tests.kg import films
 
 FILMS_BY_ANN = Compiler(films.ONTOLOGY).answers(parse("(JOIN (R people.person.directed) m.ann)"))
@@ -123,14 +123,11 @@ async def test_slow_query_is_given_up_and_its_thread_not_lent_twice() -> None:
 
 
 async def test_rows_stop_at_the_deadline() -> None:
-    clock = FakeClock()
-    store = EmbeddedStore(
-        lambda: in_memory(films.TRIPLES * 1), limits=StoreLimits(timeout_s=5.0), clock=clock
-    )
+    store = films.store()
     loaded = in_memory(films.TRIPLES)
     product = "SELECT ?x WHERE { ?x ?a ?b . ?c ?d ?e . ?f ?g ?h }"
-    with pytest.raises(TimeoutError):
-        store._run(loaded, product, clock.now() - 1)
+    with pytest.raises(EpisodeTimeoutError):
+        store._run(loaded, product, until=0.0)
     await store.close()
 
 
@@ -204,15 +201,16 @@ async def test_server_that_is_not_there_is_unavailable() -> None:
 
 
 async def test_pauses_before_another_try_are_kept(sparql_server: str) -> None:
-    clock = FakeClock()
-    limits = HttpLimits(timeout_s=0.5, again_after_s=(7.0,))
-    store = HttpStore(f"{sparql_server}/flaky/503/1/paused", limits=limits, clock=clock)
-    asked = asyncio.ensure_future(names(store))
-    while not clock.sleepers:
-        await asyncio.sleep(0.01)
-    assert not asked.done()
-    await clock.advance(7.0)
-    assert await asked == {"m.f1", "m.f2", "m.f3"}
+    slept: list[float] = []
+
+    class Hurried(FakeClock):
+        async def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+    limits = HttpLimits(timeout_s=0.5, again_after_s=(7.0, 70.0))
+    store = HttpStore(f"{sparql_server}/flaky/503/1/paused", limits=limits, clock=Hurried())
+    assert await names(store) == {"m.f1", "m.f2", "m.f3"}
+    assert slept == [7.0]
     await store.close()
 
 

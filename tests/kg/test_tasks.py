@@ -68,7 +68,9 @@ def test_property_that_comes_twice_is_refused() -> None:
         decode_schema([record, record])
 
 
-@pytest.mark.parametrize("text", ["", "count", "count(#0", "count(#0) #1", "union(#0,#1)", "intersection(#0)", "count()"])
+@pytest.mark.parametrize(
+    "text", ["", "count", "count(#0", "count(#0) #1", "union(#0,#1)", "intersection(#0)", "count()"]
+)
 def test_text_that_is_no_call_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Call.parse(text)

@@ -37,7 +37,8 @@ MOST_CALLS = 12
 COMPOSITIONAL_SHARE = 0.4
 ZERO_SHOT_SHARE = 0.2
 RESERVED_ONE_IN = 7
-CONSTANT_SHARE = 0.01
+CONSTANT_SHARE = 0.015
+MOST_TRIES = 6_000
 SHAPE_DECK = Counter(
     {
         "one": 4,
@@ -102,37 +103,39 @@ class Questions:
         counts: Counter[int] = Counter()
         deck = _deck(rng)
         for level in plan:
-            draft = self._draft(shapes[level == "zero-shot"], self._shape(deck, level), rng, lambda d, at=level: self._fits(d, at, name))
-            while draft.count and counts[self._n(draft)] >= math.ceil(CONSTANT_SHARE * n):
-                draft = self._draft(shapes[level == "zero-shot"], draft.shape, rng, lambda d, at=level: self._fits(d, at, name))
+            draft = self._draft(shapes[level == "zero-shot"], deck, rng, self._test(name, level, counts))
             counts[self._n(draft) if draft.count else 0] += 1
             question = self._write(writer, draft)
             self._asked.add(question)
             self._programs.add(self._program(draft))
             yield draft, question, level
 
-    def _shape(self, deck: Iterator[str], level: str) -> str:
-        """The next shape; a single move is never a new combination."""
-        shape = next(deck)
-        while level == "compositional" and shape in {"one", "count-one", "meeting", "first"}:
-            shape = next(deck)
-        return shape
+    def _draft(
+        self, shapes: Shapes, deck: Iterator[str], rng: random.Random, fits: Callable[[Draft], bool]
+    ) -> Draft:
+        """A fitting draft of the next shape, or of one after it when there is none to be found."""
+        for shape in deck:
+            for _ in range(MOST_TRIES):
+                draft = shapes.draw(shape, rng)
+                if draft is not None and fits(draft):
+                    return draft
+        raise RuntimeError("the deck is endless")
 
-    def _draft(self, shapes: Shapes, shape: str, rng: random.Random, fits: Callable[[Draft], bool]) -> Draft:
-        for _ in range(200_000):
-            draft = shapes.draw(shape, rng)
-            if draft is not None and fits(draft):
-                return draft
-        raise RuntimeError(f"no {shape} question")
+    def _test(self, split: str, level: str, counts: Counter[int]) -> Callable[[Draft], bool]:
+        most = math.ceil(CONSTANT_SHARE * SIZES[split])
 
-    def _fits(self, draft: Draft, level: str, split: str) -> bool:
+        def fits(draft: Draft) -> bool:
+            usual = not draft.count or counts[self._n(draft)] < most
+            return usual and self._fits(draft) and self._level_fits(draft, level, split)
+
+        return fits
+
+    def _fits(self, draft: Draft) -> bool:
         node = draft.node
         trace = calls(node, count=draft.count)
         if n_hops(node) > MOST_HOPS or len(trace) > MOST_CALLS or self._program(draft) in self._programs:
             return False
-        if self._shortcuts.pay(draft, self._evaluator.set_of(node)):
-            return False
-        return self._level_fits(draft, level, split)
+        return not self._shortcuts.pay(draft, self._evaluator.set_of(node))
 
     def _level_fits(self, draft: Draft, level: str, split: str) -> bool:
         pairs, used = combinations(draft.node), ingredients(draft.node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,8 @@ class AlfworldEpisode:
         self._options = options
         self._family = family
         self._tools: Tools = (VerbTools if options.tools == "verbs" else ActionTool)(self._act)
-        self._written: list[str] = []
+        self._last_written: deque[str] = deque(maxlen=_N_REPEATS)
+        self._n_actions = 0
         self._executed: str | None = None
 
     async def reset(self) -> Observation:
@@ -77,11 +78,13 @@ class AlfworldEpisode:
         if not isinstance(self.player, NativePlayer):
             raise InvalidRequestError("an episode of the TextWorld backend of alfworld cannot be forked")
         other = AlfworldEpisode(self.player.fork(), self._options, family=self._family)
-        other._written = list(self._written)
+        other._last_written.extend(self._last_written)
+        other._n_actions = self._n_actions
         return other
 
     async def _act(self, written: str) -> Outcome:
-        self._written.append(written)
+        self._last_written.append(written)
+        self._n_actions += 1
         self._executed = await self.player.step(written, self._options.matching)
         seen = self.player.observation
         if self._executed is None and self._options.reasons and (reason := self.player.reason(written)):
@@ -95,7 +98,7 @@ class AlfworldEpisode:
         return text
 
     def _repeats(self) -> bool:
-        return len(self._written) > _N_REPEATS and len(set(self._written[-_N_REPEATS:])) == 1
+        return self._n_actions > _N_REPEATS and len(set(self._last_written)) == 1
 
     def _info(self) -> Mapping[str, JSON]:
         return {
@@ -103,7 +106,7 @@ class AlfworldEpisode:
             "family": self._family.value if self._family else None,
             "subgoals": self.player.progress(),
             "executed": self._executed,
-            "n_actions": len(self._written),
+            "n_actions": self._n_actions,
         }
 
 

@@ -176,6 +176,21 @@ def _decode(record: Mapping[str, JSON]) -> Game:
     if len({name.lower() for name in (*receptacle_ids, *thing_ids)}) < len(receptacle_ids) + len(thing_ids):
         raise ValueError("two receptacles or things have one identifier")
     family, kind, target = record["goal"]
+    things = tuple(
+        Thing(
+            identifier,
+            kind[0] if kind else kind_told_by(identifier),
+            tuple(places[number] for number in _unpack(near)),
+            tuple(receptacle_ids[number] for number in _unpack(inside)),
+            frozenset(map(Trait, traits)),
+            tuple(thing_ids[number] for number in _unpack(holders)),
+        )
+        for identifier, near, inside, traits, holders, *kind in record["things"]
+    )
+    held_in = {holder for each in things for holder in each.holders}
+    for each in things:
+        if each == Thing(each.id, None) and each.id not in held_in:
+            raise ValueError(f"nothing is said of {each.id}, so TextWorld would not know that it exists")
     return Game(
         id=record["id"],
         task=record["task"],
@@ -185,17 +200,7 @@ def _decode(record: Mapping[str, JSON]) -> Game:
             Receptacle(identifier, kind[0] if kind else kind_told_by(identifier), places[place], bool(openable))
             for identifier, place, openable, *kind in record["receptacles"]
         ),
-        things=tuple(
-            Thing(
-                identifier,
-                kind[0] if kind else kind_told_by(identifier),
-                tuple(places[number] for number in _unpack(near)),
-                tuple(receptacle_ids[number] for number in _unpack(inside)),
-                frozenset(map(Trait, traits)),
-                tuple(thing_ids[number] for number in _unpack(holders)),
-            )
-            for identifier, near, inside, traits, holders, *kind in record["things"]
-        ),
+        things=things,
         walkthrough=tuple(record["walkthrough"]),
         text=cast(Text, record["text"]),
     )

@@ -26,12 +26,14 @@ from envhub.envs.db.database import Database, DatabaseDriver, QueryLimits
 from envhub.envs.db.exploits import EXPLOITS
 from envhub.envs.db.tasks import DBTask, TaskSet, load_split
 from envhub.envs.registry import missing_extra
-from envhub.envs.toolkit import End, ToolEpisode, tool
+from envhub.envs.toolkit import End, ToolEpisode, TurnLimits, tool
 
 NAME = "db"
 VERSION = "1"
 MAX_TURNS = 15
 _MAX_ANSWERS, _MAX_ANSWER_CHARS = 10_000, 200_000
+_MAX_TURN_S = 300.0
+"""A turn takes no longer, whatever its calls do: a session's own limit on a step would end it without a reward."""
 OPTIONS: Mapping[str, JSON] = {"grading": "strict", "max_observation_chars": 800, "statement_timeout_s": 60.0}
 
 
@@ -63,6 +65,7 @@ class DBEpisode(ToolEpisode):
         self._database = database
         self._driver = driver
         self._options = options
+        self.turn_limits = TurnLimits(budget_s=_MAX_TURN_S - options.statement_timeout_s)
 
     async def reset(self) -> Observation:
         messages = Message.system(prompts.SYSTEM), Message.user(prompts.first_message(self._task))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from envhub.envs.db.database import QueryResult
+from envhub.envs.db.literals import duration_text
 from envhub.envs.db.tasks import DBTask
 
 SYSTEM = """\
@@ -67,6 +68,8 @@ def _cell(value: object) -> str:
         return str(int(value)) if isinstance(value, bool) else str(value)
     if isinstance(value, (bytes, bytearray)):
         return f"x'{bytes(value).hex()}'"
-    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
+    if isinstance(value, datetime.timedelta):
+        return f"'{duration_text(value)}'"
+    if isinstance(value, (datetime.date, datetime.time)):
         return f"'{value}'"
     return repr(value)

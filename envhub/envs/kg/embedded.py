@@ -71,11 +71,14 @@ class EmbeddedStore:
         loop = asyncio.get_running_loop()
         until = self._clock.now() + self._limits.timeout_s
         running = self._threads.submit(self._run, store, query, until)
-        running.add_done_callback(lambda _: self._give_back(loop))
+        self._slots.release()
         try:
             return await asyncio.wait_for(asyncio.wrap_future(running), self._limits.timeout_s)
         except TimeoutError:
-            raise EpisodeTimeoutError(f"a query of the graph took over {self._limits.timeout_s:g} s") from None
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> EpisodeTimeoutError:
+        return EpisodeTimeoutError(f"a query of the graph took over {self._limits.timeout_s:g} s")
 
     def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
         """A slot is free when its thread is, not when nobody waits for it any more."""
@@ -91,7 +94,7 @@ class EmbeddedStore:
             for row in rows:
                 found.append(_term(row[0]))
                 if len(found) % 1024 == 0 and self._clock.now() > until:
-                    raise TimeoutError
+                    raise self._too_slow()
         except (OSError, SyntaxError) as error:
             raise EpisodeFailedError(f"the graph could not be queried: {error}") from error
         return found

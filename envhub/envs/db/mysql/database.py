@@ -7,7 +7,7 @@ working connection to the same database; if that cannot be, the episode fails wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from envhub.core.clock import Clock
 from envhub.core.errors import EpisodeFailedError
@@ -26,7 +26,12 @@ SERVER_LOST = 2013
 KILL_GRACE_S = 5.0
 DUMP_S = 60.0
 DUMP_MAX_BYTES = 64 << 20
-"""A table over this is cut there; it is far beyond every task's tables, so it equals no right state."""
+"""A dump over this is cut there; it is far beyond every task's tables, so it equals no right state."""
+UNREADABLE = ((),)
+"""The rows of a table whose content cannot be had, or was not asked for: equal to no right state."""
+ENGINE_TROUBLE = frozenset({1021, 1037, 1038, 1040, 1041, 1045, 1053, 1077, 1079, 1152, 1203, 1226, 1317})
+"""Errors of a server in trouble (disk, memory, connections, shutdown). Any other, on reading a table, comes from what the
+agent made of it: a discarded tablespace, a lost part of a MERGE table, a lock left behind by XA."""
 
 
 class MysqlDatabase:
@@ -203,12 +208,37 @@ class MysqlDatabase:
             f"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = {literal(name)} "
             "AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY TABLE_NAME"
         )
-        tables: dict[str, Sequence[tuple[object, ...]]] = {}
-        for (table,) in found.rows:
-            sql = f"SELECT * FROM {quoted(name)}.{quoted(str(table))}"
-            answer = await admin.read(sql, max_bytes=DUMP_MAX_BYTES)
-            tables[str(table)] = self._alias.rows_to_agent(answer.rows)
+        tables: dict[str, Sequence[tuple[object, ...]]] = {str(table): UNREADABLE for (table,) in found.rows}
+        try:
+            await self._fill(tables)
+        except ServerError as error:  # the verdict is settled, and the next table may cost as long a wait
+            if error.code in ENGINE_TROUBLE:
+                raise
         return tables
+
+    async def _fill(self, tables: dict[str, Sequence[tuple[object, ...]]]) -> None:
+        left = DUMP_MAX_BYTES
+        for table in await self._plain(tables):
+            sql = f"SELECT * FROM {quoted(self.account.name)}.{quoted(table)}"
+            answer = await self._services.admin.read(sql, max_bytes=left)
+            tables[table] = self._alias.rows_to_agent(answer.rows)
+            left -= sum(_size(row) for row in answer.rows)
+            if answer.truncated or left <= 0:
+                return
+
+    async def _plain(self, tables: Collection[str]) -> list[str]:
+        """Those without generated columns, which no task has and whose reading may take any time."""
+        found = await self._services.admin.run(
+            "SELECT DISTINCT TABLE_NAME FROM information_schema.COLUMNS WHERE GENERATION_EXPRESSION <> '' "
+            f"AND TABLE_SCHEMA = {literal(self.account.name)}"
+        )
+        generated = {str(table) for (table,) in found.rows}
+        return [table for table in tables if table not in generated]
+
+
+def _size(row: tuple[object, ...]) -> int:
+    """About the bytes of a row, as a result set's limit counts them."""
+    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
 
 
 def _error(code: int, message: str) -> QueryResult:

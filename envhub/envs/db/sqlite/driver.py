@@ -21,6 +21,9 @@ GRACE_S = 2.0
 _CLOSE_S = 5.0
 _LOAD_S = 30.0
 _MAX_LOG_BYTES = 64 << 20
+"""Writes beyond this are refused: every write must be replayed when the host is lost."""
+_HOST_TROUBLE = frozenset({1037, 1105})
+"""Out of memory, or a fault of ours: nothing that the table is to blame for."""
 
 
 class SqliteDatabase:
@@ -44,6 +47,8 @@ class SqliteDatabase:
             sql.encode()
         except UnicodeEncodeError:
             return _error(1300, "1300 (HY000): Invalid utf8mb4 character string")
+        if self._logged_bytes + len(sql) > _MAX_LOG_BYTES:
+            return _error(1041, "1041 (HY000): Out of memory; this session has written too much")
         async with self._turn:
             self._check()
             await self._settle()
@@ -76,10 +81,7 @@ class SqliteDatabase:
 
     def _remember(self, request: Request) -> None:
         self._logged_bytes += len(request.sql)
-        if self._logged_bytes <= _MAX_LOG_BYTES:
-            self._state.log.append(request)
-        else:
-            self._state.broken = True  # too much to replay: lost only if the host is
+        self._state.log.append(request)
 
     def _result(self, reply: Reply) -> QueryResult:
         if reply.status == "rows":
@@ -177,6 +179,8 @@ async def _load(host: HostProcess, request: Request) -> None:
         raise TaskUnusableError(f"a table holds text that is not Unicode: {error.reason}") from error
     except (HostLost, Overrun) as error:
         raise UnavailableError("the database host died while the tables were loaded") from error
+    if reply.error_code in _HOST_TROUBLE:
+        raise UnavailableError(f"the database host cannot load the tables: {reply.message}")
     if reply.status != "ok":
         raise TaskUnusableError(f"a table cannot be created: {reply.message}")
 

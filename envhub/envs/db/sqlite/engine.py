@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,6 +28,9 @@ from envhub.envs.db.sqlite.session import Session
 from envhub.envs.db.sqlite.statements import parse
 
 MAX_STATEMENT = 1 << 20
+DUMP_MAX_CELLS = 1_000_000
+DUMP_MAX_CHARS = 64 << 20
+"""A dump ends where it passes either: far beyond every task's tables, so that what is cut equals no right state."""
 
 
 @dataclass(slots=True)
@@ -243,14 +247,23 @@ class Engine:
             raise MySQLError(1305, f"SAVEPOINT {statement.name} does not exist")
 
     def dump(self) -> dict[str, tuple[list[T], list[tuple[Any, ...]]]]:
-        """Every base table's types and rows."""
+        """Every base table's types and rows, up to the limits of a dump."""
         found = {}
+        cells = chars = 0
         with self._turn:
             for table in self.session.catalog.tables.values():
-                if not table.temporary:
-                    names = ", ".join(column.phys for column in table.columns)
-                    rows = self.session.connection.execute(f"SELECT {names} FROM {table.phys}").fetchall()
-                    found[table.name] = ([column.t for column in table.columns], rows)
+                if table.temporary:
+                    continue
+                rows: list[tuple[Any, ...]] = []
+                names = ", ".join(column.phys for column in table.columns)
+                with closing(self.session.connection.execute(f"SELECT {names} FROM {table.phys}")) as cursor:
+                    for row in cursor:
+                        rows.append(row)
+                        cells += len(row)
+                        chars += sum(len(value) for value in row if isinstance(value, str | bytes))
+                        if cells > DUMP_MAX_CELLS or chars > DUMP_MAX_CHARS:
+                            break
+                found[table.name] = ([column.t for column in table.columns], rows)
         return found
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Cuts MySQL statement text into tokens.
 
-Invariant: linear in the text's length; the only error is a MySQL syntax error.
+Invariant: linear in the text's length; the only errors are a MySQL syntax error and too many tokens.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 
 from envhub.envs.db.sqlite.errors import MySQLError, syntax_error
+
+MAX_TOKENS = 100_000
+"""What bounds the time to parse a statement, which no deadline interrupts; a long literal is one token."""
 
 RESERVED = frozenset(
     [
@@ -316,6 +319,8 @@ def tokenize(sql: str) -> list[Token]:
         if kind == "space":
             versioned = _versioned(sql, pos, end, versioned)
         else:
+            if len(tokens) >= MAX_TOKENS:
+                raise MySQLError(1436, "Thread stack overrun: the statement is too large")
             tokens.append(Token(kind, match.group(), pos, end))
             if kind == "op" and match.group() == ".":
                 end = _qualified_word(sql, end, tokens)

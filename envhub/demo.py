@@ -18,6 +18,7 @@ from envhub import embedded
 from envhub.bench import commands
 from envhub.client.hub import Hub
 from envhub.config import ConfigError, Settings
+from envhub.core.types import EnvironmentInfo
 from envhub.worker.main import make_environments
 
 _N_TASKS = 30
@@ -27,7 +28,7 @@ def run(settings: Settings, environ: Mapping[str, str], *, output: Path, console
     """Play and report; the exit code of the benchmark."""
     console = console or Console()
     environments = make_environments(settings)
-    targets = [f"{name}/test:0-{min(_N_TASKS, each.info().splits['test']) - 1}" for name, each in environments.items()]
+    targets = [_target(each.info()) for each in environments.values()]
     words = [*targets, "--agent", "oracle", "--agent", "null", "--jobs", "16", "--output", str(output)]
     if "OPENAI_BASE_URL" in environ:
         words += ["--model", asyncio.run(_model(environ))]
@@ -41,6 +42,11 @@ def run(settings: Settings, environ: Mapping[str, str], *, output: Path, console
             yield served.hub
 
     return commands.bench(parser.parse_args(words), connect, console=console)
+
+
+def _target(info: EnvironmentInfo) -> str:
+    split = info.default_split
+    return f"{info.name}/{split}:0-{min(_N_TASKS, info.splits[split]) - 1}"
 
 
 async def _model(environ: Mapping[str, str]) -> str:

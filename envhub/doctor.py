@@ -31,6 +31,7 @@ from envhub.worker.main import environment_settings
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
     "db": ("re2", "aiomysql", "mysql.connector"),
     "gym": ("gymnasium", "numpy"),
+    "kg": ("pyoxigraph",),
 }
 _FILES_WANTED = 65_536
 _COLOURS = {"ok": "green", "warn": "yellow", "missing": "yellow", "bad": "red"}
@@ -110,6 +111,7 @@ def _services(settings: Settings) -> Iterator[Finding]:
         where = f"{parts.hostname}:{parts.port or 3306}"
         up = _answers(parts.hostname or "127.0.0.1", parts.port or 3306)
         yield Finding("MySQL server", "ok" if up else "bad", where, "" if up else "it does not accept connections")
+    yield _sparql(settings.environment_settings.get("kg", {}).get("endpoint"))
     docker = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if docker.startswith("unix://"):
         path = docker.removeprefix("unix://")
@@ -121,6 +123,21 @@ def _services(settings: Settings) -> Iterator[Finding]:
             yield Finding("Docker", "ok", path)
     else:
         yield Finding("Docker", "ok", docker, "remote; not tried")
+
+
+def _sparql(url: str | None) -> Finding:
+    what = "SPARQL endpoint"
+    if not url:
+        advice = (
+            "only needed for AgentBench's own knowledge-graph questions: ENVHUB_KG_ENDPOINT, with Freebase behind it"
+        )
+        return Finding(what, "missing", "not set", advice)
+    parts = urlsplit(str(url))
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    up = _answers(parts.hostname or "127.0.0.1", port)
+    return Finding(
+        what, "ok" if up else "bad", f"{parts.hostname}:{port}", "" if up else "it does not accept connections"
+    )
 
 
 def _answers(host: str, port: int) -> bool:

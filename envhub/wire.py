@@ -40,7 +40,9 @@ class StartRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """Body of ``POST /v1/sessions``."""
 
     environment: Annotated[Name, Meta(description="Name of the environment, as listed by GET /v1/environments.")]
-    split: Annotated[Name, Meta(description="A split of that environment.")] = "test"
+    split: Annotated[
+        Name | None, Meta(description="A split of that environment; null takes the one to measure on.")
+    ] = None
     task: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_TASK_INDEX)] | None,
         Meta(description="0-based task index; null draws one, by `seed` when it is given."),

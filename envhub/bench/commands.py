@@ -47,7 +47,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "targets", nargs="+", metavar="ENV[/SPLIT][:TASKS]", help="what to play, such as db or db/test:0-99,120"
     )
-    parser.add_argument("--split", default="test", help="split of targets that name none (default: test)")
+    parser.add_argument("--split", help="split of targets that name none (default: the one to measure on)")
     parser.add_argument("-t", "--tasks", help="tasks of targets that name none, such as 0-99,120 (default: all)")
     parser.add_argument("-n", "--repeats", type=_positive, default=1, help="episodes of every task (default: 1)")
     parser.add_argument("-j", "--jobs", type=_positive, default=32, help="sessions at a time (default: 32)")
@@ -218,7 +218,7 @@ def _endpoint(text: str, args: argparse.Namespace) -> Endpoint:
 
 
 async def _targets(
-    hub: Hub, specs: Sequence[TargetSpec], options: Mapping[str, JSON], *, split: str, tasks: str | None
+    hub: Hub, specs: Sequence[TargetSpec], options: Mapping[str, JSON], *, split: str | None, tasks: str | None
 ) -> tuple[Target, ...]:
     targets = []
     for spec in specs:
@@ -228,7 +228,7 @@ async def _targets(
             raise PlanError(
                 f"{spec.environment} has no option {unknown[0]!r}; valid: {', '.join(info.options) or 'none'}"
             )
-        chosen = spec.split or split
+        chosen = spec.split or split or info.default_split
         n_tasks = _split_size(spec.environment, info.splits, chosen)
         targets.append(Target(spec.environment, chosen, parse_tasks(spec.tasks or tasks, n_tasks)))
     places = [(each.environment, each.split) for each in targets]

@@ -82,7 +82,7 @@ class Hub:
     def session(
         self,
         environment: str,
-        split: str = "test",
+        split: str | None = None,
         task: int | None = None,
         *,
         seed: int | None = None,

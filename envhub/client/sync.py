@@ -64,7 +64,9 @@ class SyncHub:
     def environments(self) -> tuple[EnvironmentInfo, ...]:
         return self._thread.run(self._hub.environments())
 
-    def session(self, environment: str, split: str = "test", task: int | None = None, **settings: Any) -> SyncSession:
+    def session(
+        self, environment: str, split: str | None = None, task: int | None = None, **settings: Any
+    ) -> SyncSession:
         """Same arguments as ``Hub.session``."""
         return SyncSession(self._thread, self._hub.session(environment, split, task, **settings))
 

@@ -149,7 +149,7 @@ class Identity:
 class EnvironmentInfo:
     """What an environment says of itself.
 
-    ``splits`` maps a split name to its number of tasks. ``options`` maps an option name to its default; a session may
+    ``splits`` maps a split name to its number of tasks; ``default_split`` is the one to measure on. ``options`` maps an option name to its default; a session may
     override those and no others. ``max_turns`` and ``max_episode_s`` are the limits a session gets unless it asks for
     less or, by option, more.
     """
@@ -165,6 +165,7 @@ class EnvironmentInfo:
     reward_range: tuple[float, float] = (0.0, 1.0)
     deterministic: bool = True
     image_digest: str | None = None
+    default_split: str = "test"
 
 
 @dataclass(frozen=True, slots=True)

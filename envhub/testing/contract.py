@@ -51,6 +51,7 @@ async def info_is_complete_and_constant(environment: Environment) -> None:
     assert info == environment.info(), "info() must be constant"
     assert info.name and info.version and info.description and info.dataset_hash, "info() has an empty field"
     assert info.splits and all(size > 0 for size in info.splits.values()), "every split must have tasks"
+    assert info.default_split in info.splits, "the default split must be one of the splits"
     assert info.reward_range[0] <= 0.0 < info.reward_range[1], "the reward range must hold 0 and something better"
     json.dumps(dict(info.options), allow_nan=False)
 

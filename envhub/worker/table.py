@@ -139,16 +139,17 @@ class SessionTable:
             valid = ", ".join(self.environments)
             raise EnvironmentNotFoundError(f"no environment is named {request.environment!r}; valid: {valid}")
         info = self.infos[request.environment]
-        size = info.splits.get(request.split)
+        split = request.split or info.default_split
+        size = info.splits.get(split)
         if size is None:
             valid = ", ".join(info.splits)
-            raise TaskNotFoundError(f"{info.name} has no split {request.split!r}; valid: {valid}")
+            raise TaskNotFoundError(f"{info.name} has no split {split!r}; valid: {valid}")
         rng = self._rng if request.seed is None else random.Random(request.seed)
         index = request.task
         if index is None and size > 0:
             index = rng.randrange(size)
         if index is None or index >= size:
-            raise TaskNotFoundError(f"{info.name}/{request.split} has no task {request.task}; valid: 0..{size - 1}")
+            raise TaskNotFoundError(f"{info.name}/{split} has no task {request.task}; valid: 0..{size - 1}")
         seed = request.seed if request.seed is not None else self._rng.randrange(_SEEDS)
         options, limits = _options(info, request.options, self.settings.max_step_s)
         changed = {key: value for key, value in options.items() if value != info.options[key]}
@@ -156,7 +157,7 @@ class SessionTable:
         identity = Identity(info.name, info.version, info.dataset_hash, grading, changed, info.image_digest)
         spec = SessionSpec(
             session_id,
-            TaskRef(info.name, request.split, index),
+            TaskRef(info.name, split, index),
             seed,
             identity,
             request.lease_s,

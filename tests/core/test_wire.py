@@ -56,9 +56,7 @@ def test_a_wrong_body_is_refused_by_the_name_of_its_field(body: Any, kind: type[
     assert named in caught.value.message
 
 
-@pytest.mark.parametrize(
-    "body", [b"{", b"nope", b"\xff\xfe", b'{"reason": NaN}', b"{} {}", b'{"reason": "\\ud800"}', b"[" * 100_000]
-)
+@pytest.mark.parametrize("body", [b"{", b"nope", b"\xff\xfe", b'{"reason": NaN}', b"{} {}", b"[" * 100_000])
 def test_what_is_not_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
         wire.loads(body, wire.CancelRequest)

@@ -46,11 +46,12 @@ class Server:
         return web.Response(text=str(self._seen[request.match_info["name"]]))
 
     async def _misbehave(self, request: web.Request, kind: str) -> web.StreamResponse:
-        if kind.isdigit():
+        if kind.isdigit() and int(kind) >= 300:
             return web.Response(status=int(kind), text="<html>Virtuoso is busy</html>")
-        if kind == "partial":
+        if kind == "partial" or kind.isdigit():
             body = b'{"head": {"vars": ["x"]}, "results": {"bindings": []}}'
-            return web.Response(body=body, content_type=JSON, headers={"X-SQL-State": "S1TAT"})
+            headers, status = ({"X-SQL-State": "S1TAT"}, 200) if kind == "partial" else ({}, int(kind))
+            return web.Response(body=body, content_type=JSON, headers=headers, status=status)
         if kind == "garbage":
             return web.Response(body=b"\x00<html>", content_type=JSON)
         if kind == "shape":

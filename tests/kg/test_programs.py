@@ -162,6 +162,15 @@ async def test_entities_of_the_question_are_not_its_answers() -> None:
     assert await answers(triples, f"(JOIN (R {knows}) {friends})") == {"m.p2"}
 
 
+async def test_superlative_does_not_look_at_entities_of_the_question() -> None:
+    knows, born = "people.person.friend", "people.person.born"
+    triples = [Triple("m.p1", knows, "m.p2"), Triple("m.p2", knows, "m.p1"), Triple("m.p2", knows, "m.p3")]
+    triples += [Triple("m.p1", born, Literal("1999", "gYear")), Triple("m.p3", born, Literal("1990", "gYear"))]
+    latest = f"(ARGMAX (JOIN (R {knows}) (JOIN (R {knows}) m.p1)) {born})"
+    assert await answers(triples, latest) == {"m.p3"}
+    assert await answers(triples, f"(JOIN (R {born}) {latest})") == {Literal("1990", "gYear")}
+
+
 async def test_a_moment_is_compared_as_far_as_the_literal_goes() -> None:
     born = "people.person.born"
     triples = [

@@ -21,7 +21,7 @@ PEOPLE = Domain(
              ("profession[|s] of {x}", ">{x} <practises|practise>"),
              ("[person|people] with {x}", "[has|have] {x}")),
         link("people.person.nationality", "location.country", "location.country.citizens", (1, 1, 1, 2),
-             ("[country|countries] of which {x} <is a citizen|are citizens>", ">{x} <is a citizen|are citizens> of"),
+             ("[country|countries] of citizenship of {x}", ">{x} <is a citizen|are citizens> of"),
              ("citizen[|s] of {x}", "[holds|hold] the citizenship of {x}", "[is a citizen|are citizens] of {x}")),
         link("people.person.children", "people.person", "people.person.parents", (0, 0, 1, 2, 3),
              ("[child|children] of {x}", "[has|have] {x} as a parent"),
@@ -35,7 +35,7 @@ PEOPLE = Domain(
     ),
     measures=(
         dated("people.person.date_of_birth", "1900-01-01", "2004-12-31", "[was|were] born", "date of birth"),
-        measured("people.person.height_meters", real(1.5, 2.12), "height in metres", "greatest greater", "smallest smaller",
+        measured("people.person.height_meters", real(1.5, 2.12), "body height", "greatest greater", "smallest smaller",
                  "tallest shortest"),
     ),
     mediators=(
@@ -46,7 +46,7 @@ PEOPLE = Domain(
         ), (0, 0, 0, 1, 1),
             (stamp("people.marriage.from", "1950-01-01", "2024-12-31"),),
             hops={
-                "spouse>location_of_ceremony": said("place[|s] where {x} married", "hosted a wedding of {x}"),
+                "spouse>location_of_ceremony": said("wedding cit[y|ies] of {x}", "hosted a wedding of {x}"),
             },
             meets={
                 "spouse+other_spouse>location_of_ceremony": said("[city|cities] where {x} and {y} married each other",
@@ -65,7 +65,7 @@ LOCATION = Domain(
         Kind("finance.currency", "[currency|currencies]", 30, "currency", "the currency {}"),
         Kind("geography.river", "river[|s]", 260, "river", "the river {}", parent="location.location"),
         Kind("geography.mountain", "mountain[|s]", 340, "mountain", parent="location.location"),
-        Kind("geography.mountain_range", "mountain range[|s]", 46, "range", "the mountain range {}",
+        Kind("geography.mountain_range", "mountain range[|s]", 46, "range", "the {}",
              parent="location.location"),
         Kind("geography.lake", "lake[|s]", 180, "lake", parent="location.location"),
         Kind("geography.island", "island[|s]", 130, "island", "the island {}", parent="location.location"),
@@ -73,10 +73,10 @@ LOCATION = Domain(
     ),
     links=(
         link("location.region.country", "location.country", "location.country.regions", (1,),
-             ("[country|countries] that {x} belong<s|> to", ">{x} <lies|lie> in"),
+             ("[country|countries] of {x}", ">{x} <lies|lie> in"),
              ("region[|s] of {x}", "[is a region|are regions] of {x}")),
         link("location.city.region", "location.region", "location.region.cities", (1,),
-             ("region[|s] in which {x} <lies|lie>", ">{x} <is|are> located in"),
+             ("region[|s] of {x}", ">{x} <is|are> located in"),
              ("[city|cities] in {x}", "[lies|lie] in {x}")),
         link("location.country.capital", "location.city", "location.city.capital_of", (1,),
              ("capital[|s] of {x}", "[is the capital|are the capitals] of {x}"),
@@ -137,7 +137,7 @@ LOCATION = Domain(
                 "mountain>climber": said("mountaineer[|s] who climbed {x}", "climbed {x}", "reached the summit of {x}"),
                 "climber>mountain": said("mountain[|s] climbed by {x}", "[was|were] climbed by {x}"),
                 "expedition_from>mountain": said("mountain[|s] climbed by expeditions from {x}",
-                                                 "saw an expedition from {x} reach the summit"),
+                                                 "[was|were] climbed by an expedition from {x}"),
             },
             meets={
                 "mountain+climber>expedition_from": said(
@@ -145,7 +145,7 @@ LOCATION = Domain(
             },
             firsts={
                 "mountain>climber@date": (said("first person to climb {x}", "made the first recorded ascent of {x}"),
-                                          said("last person on record to climb {x}",
+                                          said("last recorded person to climb {x}",
                                                "made the most recent recorded ascent of {x}")),
                 "climber>mountain@date": (said("first mountain that {x} climbed",
                                                "[was|were] climbed by {x} before all others"),
@@ -171,7 +171,7 @@ BUSINESS = Domain(
              ("founder[|s] of {x}", "founded {x}"),
              ("[company|companies] founded by {x}", "[was|were] founded by {x}")),
         link("business.company.headquarters", "location.city", "location.city.companies_headquartered", (1,),
-             ("[city|cities] where {x} <is|are> headquartered", ">{x} <has its|have their> headquarters in"),
+             ("headquarters cit[y|ies] of {x}", ">{x} <has its|have their> headquarters in"),
              ("[company|companies] based in {x}", "[has|have] headquarters in {x}", "[is|are] headquartered in {x}")),
         link("business.company.industry", "business.industry", "business.industry.companies", (1, 1, 2),
              ("[industry|industries] of {x}", ">{x} <works|work> in"),
@@ -207,7 +207,7 @@ BUSINESS = Domain(
             hops={
                 "company>person": said("[person|people] employed by {x}", "worked for {x}", "[was|were] employed by {x}"),
                 "person>company": said("employer[|s] of {x}", "employed {x}"),
-                "person>title": said("job title[|s] that {x} held", ">{x} held"),
+                "person>title": said("job title[|s] of {x}", ">{x} held"),
             },
             meets={
                 "company+person>title": said("job title[|s] that {y} held at {x}", ">{y} held at {x}"),
@@ -237,7 +237,7 @@ BUSINESS = Domain(
             firsts={
                 "acquirer>acquired@date": (said("first company that {x} acquired",
                                                 "[was|were] the first company to be acquired by {x}"),
-                                           said("most recent company that {x} acquired",
+                                           said("last company that {x} acquired",
                                                 "[was|were] the latest company to be acquired by {x}")),
                 "acquirer>acquired@price_musd": (said("company that {x} acquired for the lowest price",
                                                       "[was|were] the cheapest acquisition of {x}"),
@@ -257,7 +257,7 @@ EDUCATION = Domain(
     ),
     links=(
         link("education.university.city", "location.city", "location.city.universities", (1, 1, 1, 2),
-             ("[city|cities] where {x} <has|have> a campus", ">{x} <has|have> a campus in"),
+             ("campus cit[y|ies] of {x}", ">{x} <has|have> a campus in"),
              ("[university|universities] with a campus in {x}", "[has|have] a campus in {x}")),
         link("education.university.departments", "education.field_of_study", "education.field_of_study.taught_at",
              (2, 3, 4, 5), ("field[|s] of study taught at {x}", "[is|are] taught at {x}"),
@@ -319,7 +319,7 @@ GOVERNMENT = Domain(
     ),
     links=(
         link("government.office.jurisdiction", "location.country", "location.country.offices", (1,),
-             ("[country|countries] in which {x} <exists|exist>", "[has|have] {x}"),
+             ("[country|countries] of {x}", ">{x} <belongs|belong> to"),
              ("public office[|s] of {x}", "[belongs|belong] to the government of {x}")),
         link("government.political_party.country", "location.country", "location.country.political_parties", (1,),
              ("[country|countries] of {x}", ">{x} <is|are> active in"),
@@ -355,10 +355,10 @@ GOVERNMENT = Domain(
                 "holder+party>office": said("public office[|s] that {x} held for {y}", ">{x} held for {y}"),
             },
             firsts={
-                "office>holder@from": (said("first politician on record to hold {x}", "held {x} before everyone else on record"),
-                                       said("most recent politician to hold {x}", "came last into {x}")),
+                "office>holder@from": (said("first recorded holder of {x}", "[was|were] the first on record to hold {x}"),
+                                       said("last recorded holder of {x}", "[was|were] the last on record to hold {x}")),
                 "holder>office@from": (said("first public office that {x} held", "[was|were] the first that {x} held"),
-                                       said("most recent public office that {x} held",
+                                       said("last public office that {x} held",
                                             "[was|were] the latest that {x} held")),
                 "party>holder@from": (said("first politician to take office for {x}", "took office for {x} before everyone else"),
                                       said("most recent politician to take office for {x}", "[was|were] the last to take office for {x}")),
@@ -369,7 +369,7 @@ GOVERNMENT = Domain(
 AWARD = Domain(
     "award",
     kinds=(
-        Kind("award.award", "award[|s]", 110, "award", "the award {}"),
+        Kind("award.award", "award[|s]", 110, "award", "the {}"),
         Kind("award.discipline", "award discipline[|s]", 24, "discipline", "the discipline of {}"),
         Kind("media.creative_work", "creative work[|s]"),
     ),
@@ -408,12 +408,12 @@ AWARD = Domain(
                 "winner+honored_for>award": said("award[|s] that {x} won for {y}", ">{x} won for {y}"),
             },
             firsts={
-                "award>winner@date": (said("first winner of {x} on record", "[was|were] the first on record to win {x}"),
+                "award>winner@date": (said("first recorded winner of {x}", "[was|were] the first on record to win {x}"),
                                       said("most recent winner of {x}", "[was|were] the latest to win {x}")),
                 "winner>award@date": (said("first award that {x} won", "[was|were] the first that {x} won"),
-                                      said("most recent award that {x} won", "[was|were] the latest that {x} won")),
+                                      said("last award that {x} won", "[was|were] the latest that {x} won")),
                 "award>honored_for@date": (said("first creative work honoured with {x}", "[was|were] the first to be honoured with {x}"),
-                                           said("most recent creative work honoured with {x}", "[was|were] the latest to be honoured with {x}")),
+                                           said("last creative work honoured with {x}", "[was|were] the latest to be honoured with {x}")),
             }),
     ),
 )

@@ -8,10 +8,11 @@ import re
 from dataclasses import dataclass
 
 from nodes import Best, Both, Earliest, Evaluator, Meeting, Node, Thing, Via, target
-from schema import Wording
+from schema import Extreme, Wording
 from steps import Moves
 from world import World
 
+ANY_SHARE = 0.75
 _TARGET_NUMBER = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
 _GIVEN_NUMBER = re.compile(r"<([^|>]*)\|([^>]*)>")
 
@@ -46,19 +47,16 @@ class Writer:
     def _listing(self, node: Node) -> str:
         n = self._n(node)
         noun = self._noun(node, n)
-        clauses = self._clauses(node, n)
-        asks = self._asks_with_noun(node, n) if self._wording(node) else []
-        asks += self._asks_for_the(f"{noun} {self._relative(node, clauses)}", n)
-        if not any(clause.gap for clause in clauses):
-            verbs = _listed([clause.text for clause in clauses])
-            asks += [f"Which {noun} {verbs}?", f"Tell me which {noun} {verbs}.", f"What {noun} {verbs}?"]
-            if self._person(node):
-                asks += [f"Who {_listed([c.text for c in self._again(node, clauses, n)])}?"] * 2
+        asks = self._asks_with_noun(node, n) if self._noun_is_clear(node) else []
+        if self._clause_is_clear(node):
+            clauses = self._clauses(node, n)
+            asks += self._asks_for_the(f"{noun} {self._relative(node, clauses)}", n)
+            if not any(clause.gap for clause in clauses):
+                verbs = _listed([clause.text for clause in clauses])
+                asks += [f"Which {noun} {verbs}?"] * 2 + [f"Tell me which {noun} {verbs}."]
+                if self._person(node):
+                    asks += [f"Who {_listed([clause.text for clause in self._clauses(node, 1)])}?"] * 2
         return self._rng.choice(asks)
-
-    def _again(self, node: Node, clauses: list[Said], n: int) -> list[Said]:
-        """The clauses for a subject in the singular, as after "who"."""
-        return clauses if n == 1 else self._clauses(node, 1)
 
     def _asks_with_noun(self, node: Node, n: int) -> list[str]:
         described = self._described(node, n)
@@ -83,51 +81,59 @@ class Writer:
         return self._rng.choice(asks)
 
     def _superlative(self, node: Best) -> str:
-        end = node.measure.most if node.most else node.measure.least
-        assert end is not None
-        n = self._n(node.of)
-        if n == 2:
-            group = self._group(node.of, "two ")
-            clause = _inflect(end.comparative, 1)
-            asks = [f"Which of {group} {clause}?", f"Of {group}, which one {clause}?", f"Among {group}, find the one that {clause}."]
-            return self._rng.choice(asks)
-        group = self._group(node.of, "")
-        clause = _inflect(end.superlative, 1)
-        asks = [
-            f"Which of {group} {clause}?",
-            f"Of {group}, which one {clause}?",
-            f"Among {group}, find the one that {clause}.",
-        ]
-        clauses = self._clauses(node.of, 1)
-        if not any(each.gap for each in clauses) and not end.adjective:
-            asks.append(f"Of all {self._noun(node.of, 2)} {self._relative(node.of, self._clauses(node.of, 2))}, which one {clause}?")
-        if end.adjective:
+        end = _end(node)
+        pair = self._n(node.of) == 2
+        group = self._group(node.of, "two " if pair else "")
+        clause = _inflect(end.comparative if pair else end.superlative, 1)
+        asks = [f"Of {group}, which one {clause}?", f"From {group}, pick the one that {clause}."]
+        if _is_simple(node.of):
+            asks += [f"Which of {group} {clause}?"] * 2
+        if end.adjective and not pair:
             word = "Who" if self._person(node) else "What"
-            described = f"the {end.adjective} {self._noun(node.of, 1)} {self._relative(node.of, clauses)}"
-            asks += [f"{word} is {described}?", f"Find {described}."]
+            asks += [f"{word} is the {end.adjective} of {group}?", f"Find the {end.adjective} of {group}."]
         return self._rng.choice(asks)
 
     def _group(self, node: Node, number: str) -> str:
         """The set a superlative is about, always in the plural."""
         wording = self._wording(node)
-        if wording and self._rng.random() < 0.5:
+        if wording and self._noun_is_clear(node) and (self._rng.random() < 0.5 or not self._clause_is_clear(node)):
             return f"the {number}{self._fill(wording.noun, node, 2)}"
         return f"the {number}{self._noun(node, 2)} {self._relative(node, self._clauses(node, 2))}"
 
-    def _phrase(self, node: Node) -> str:
+    def _phrase(self, node: Node, *, short: bool = False) -> str:
         """A description inside another."""
         if isinstance(node, Thing):
             return self.mention(node.id)
-        n = self._n(node)
         if isinstance(node, Best):
-            end = node.measure.most if node.most else node.measure.least
-            assert end is not None
-            group = self._group(node.of, "two " if self._n(node.of) == 2 else "")
-            clause = _inflect(end.comparative if self._n(node.of) == 2 else end.superlative, 1)
-            return f"the one of {group} that {clause}"
-        if self._wording(node) and self._rng.random() < 0.6:
+            return self._best_phrase(node)
+        n = self._n(node)
+        if n > 1 and self._rng.random() < ANY_SHARE:
+            return f"any of {self._definite(node, n, short=short)}"
+        return self._definite(node, n, short=short)
+
+    def _definite(self, node: Node, n: int, *, short: bool) -> str:
+        if self._noun_is_clear(node) and (short or self._rng.random() < 0.6 or not self._clause_is_clear(node)):
             return self._described(node, n)
         return f"the {self._noun(node, n)} {self._relative(node, self._clauses(node, n))}"
+
+    def _best_phrase(self, node: Best) -> str:
+        end = _end(node)
+        pronoun = "who" if self._person(node) else "that"
+        if self._n(node.of) == 2:
+            return f"whichever of {self._group(node.of, 'two ')} {_inflect(end.comparative, 1)}"
+        group = self._group(node.of, "")
+        if end.adjective:
+            return f"the {end.adjective} of {group}"
+        return f"the {self._noun(node, 1)} {pronoun} {_inflect(end.superlative, 1)} among {group}"
+
+    def _noun_is_clear(self, node: Node) -> bool:
+        """Whether the noun pattern leaves one reading: what is nested comes last, unless no pattern allows that."""
+        wording = self._wording(node)
+        return wording is not None and (_is_simple(node) or wording.noun.endswith("{x}") or not wording.nests)
+
+    def _clause_is_clear(self, node: Node) -> bool:
+        wording = self._wording(node)
+        return wording is None or _is_simple(node) or any(clause.endswith("{x}") for clause in wording.clauses)
 
     def _described(self, node: Node, n: int) -> str:
         wording = self._wording(node)
@@ -147,8 +153,8 @@ class Writer:
             return [clause for part in (*simple, *nested) for clause in self._clauses(part, n)]
         wording = self._wording(node)
         assert wording is not None
-        choices = [clause for clause in wording.clauses if clause]
-        clause = self._rng.choice(choices)
+        nesting = () if _is_simple(node) else tuple(clause for clause in wording.clauses if clause.endswith("{x}"))
+        clause = self._rng.choice(nesting or wording.clauses)
         return [Said(self._fill(clause.removeprefix(">"), node, n), clause.startswith(">"))]
 
     def _wording(self, node: Node) -> Wording | None:
@@ -166,7 +172,7 @@ class Writer:
             return _inflect(pattern, n).format(x=self.mention(node.first.id), y=self.mention(node.second.id))
         assert isinstance(node, Via | Earliest)
         text = _GIVEN_NUMBER.sub(r"\1" if self._n(node.of) == 1 else r"\2", _inflect(pattern, n))
-        return text.format(x=self._phrase(node.of))
+        return text.format(x=self._phrase(node.of, short=not pattern.endswith("{x}")))
 
     def _noun(self, node: Node, n: int) -> str:
         return _inflect(self._kinds[target(node)].noun, n)
@@ -176,6 +182,14 @@ class Writer:
 
     def _n(self, node: Node) -> int:
         return len(self._evaluator.set_of(node))
+
+
+def _end(node: Best) -> Extreme:
+    """Raises ValueError for a measure without words."""
+    end = node.measure.most if node.most else node.measure.least
+    if end is None:
+        raise ValueError(f"{node.measure.name} has no words")
+    return end
 
 
 def _is_simple(node: Node) -> bool:

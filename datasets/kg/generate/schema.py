@@ -26,6 +26,11 @@ class Wording:
     noun: str
     clauses: tuple[str, ...]
 
+    @property
+    def nests(self) -> bool:
+        """Whether a long ``{x}`` can come last."""
+        return any(text.endswith("{x}") for text in (self.noun, *self.clauses))
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

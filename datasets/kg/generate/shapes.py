@@ -131,8 +131,8 @@ class Shapes:
             return None
         if depth == 1:
             return Via(step, Thing(source)) if source in self._world.names else None
-        inner = self.chain(rng, depth - 1, self._type_for(rng, step.source, source), source)
-        return Via(step, inner) if inner else None
+        inner = self.chain(rng, depth - 1, self._type_for(rng, step.source, source), source) if step.wording.nests else None
+        return Via(step, inner) if inner and not _returns(step, inner) else None
 
     def both(self, rng: random.Random, depths: Sequence[int], type_name: str | None = None, thing: str | None = None) -> Node | None:
         """One chain for each depth, all leading to the same thing and type."""
@@ -147,7 +147,7 @@ class Shapes:
         """One step on from a description."""
         if inner is None:
             return None
-        steps = [step for step in self._onward[target(inner)] if not _returns(step, inner)]
+        steps = [step for step in self._onward[target(inner)] if step.wording.nests and not _returns(step, inner)]
         return Via(rng.choice(steps), inner) if steps else None
 
     def best(self, rng: random.Random, inner: Node | None, *, pair: bool = False) -> Node | None:

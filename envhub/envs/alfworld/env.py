@@ -131,6 +131,7 @@ class AlfworldEnvironment:
             dataset_hash=hashlib.sha256(hashes.encode()).hexdigest()[:16],
             options=OPTIONS,
             max_turns=MAX_TURNS,
+            default_split="valid_unseen",
         )
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> AlfworldEpisode:

@@ -71,7 +71,7 @@ class EmbeddedStore:
         loop = asyncio.get_running_loop()
         until = self._clock.now() + self._limits.timeout_s
         running = self._threads.submit(self._run, store, query, until)
-        self._slots.release()
+        running.add_done_callback(lambda _: self._give_back(loop))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(running), self._limits.timeout_s)
         except TimeoutError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -109,15 +110,28 @@ def _add_programs(commands: Any) -> None:
 def _up(args: argparse.Namespace, settings: Settings) -> int:
     from envhub import up
 
-    uvloop.run(up.run(settings, n_workers=args.workers, environ=os.environ))
+    with _named_address(settings):
+        uvloop.run(up.run(settings, n_workers=args.workers, environ=os.environ))
     return OK
 
 
 def _controller(args: argparse.Namespace, settings: Settings) -> int:
     from envhub.controller.main import run
 
-    uvloop.run(run(settings))
+    with _named_address(settings):
+        uvloop.run(run(settings))
     return OK
+
+
+@contextmanager
+def _named_address(settings: Settings) -> Iterator[None]:
+    """An address that cannot be listened on is named. Raises ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise ConfigError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+        raise
 
 
 def _worker(args: argparse.Namespace, settings: Settings) -> int:

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from envhub import __version__
 from envhub.config import Settings
+from envhub.controller.auth import Keys, check_exposure
 from envhub.core.errors import EnvhubError
 from envhub.envs import registry
 from envhub.worker.main import environment_settings
@@ -66,7 +67,8 @@ def show(findings: list[Finding], console: Console) -> None:
 
 def _machine() -> Iterator[Finding]:
     version = platform.python_version()
-    yield Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", version, "3.11 or newer is needed")
+    recent = sys.version_info >= (3, 11)
+    yield Finding("Python", "ok" if recent else "bad", version, "" if recent else "3.11 or newer is needed")
     yield Finding("system", "ok", f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     state: State = "ok" if soft >= min(hard, _FILES_WANTED) or soft >= _FILES_WANTED else "warn"
@@ -122,7 +124,7 @@ def _services(settings: Settings) -> Iterator[Finding]:
         else:
             yield Finding("Docker", "ok", path)
     else:
-        yield Finding("Docker", "ok", docker, "remote; not tried")
+        yield Finding("Docker", "ok", f"{docker}, not tried")
 
 
 def _sparql(url: str | None) -> Finding:
@@ -149,9 +151,14 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _exposure(settings: Settings) -> Iterator[Finding]:
-    keyed = bool(settings.client_key and settings.worker_key)
-    value = f"{settings.host}:{settings.port}, {'with' if keyed else 'without'} keys"
-    yield Finding("hub address", "ok", value, "" if keyed else "keys are required to listen beyond loopback")
+    keys = Keys(settings.client_key, settings.worker_key)
+    value = f"{settings.host}:{settings.port}, {'with' if keys.client and keys.worker else 'without'} keys"
+    try:
+        check_exposure(settings.host, keys)
+    except ValueError as error:
+        yield Finding("hub address", "bad", value, str(error))
+    else:
+        yield Finding("hub address", "ok", value)
     store = settings.store_url.partition("://")[0]
     absent = store.startswith("mysql") and importlib.util.find_spec("mysql") is None
     yield Finding("episode store", "missing" if absent else "ok", store, "pip install 'envhub[db]'" if absent else "")

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +142,23 @@ def test_doctor_finds_this_machine_and_prints_json(capsys: pytest.CaptureFixture
     assert findings["Python"]["state"] == "ok" and findings["environment calculator"]["state"] == "ok"
     assert all(set(each) == {"what", "state", "value", "advice"} for each in findings.values())
     assert {each["state"] for each in findings.values()} <= {"ok", "warn", "missing", "bad"}
+    assert all(not each["advice"] for each in findings.values() if each["state"] == "ok")
+
+
+def test_doctor_knows_an_address_that_needs_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENVHUB_HOST", "0.0.0.0")
+    assert run("doctor", "--json") == 1
+    findings = {each["what"]: each for each in json.loads(capsys.readouterr().out)}
+    assert findings["hub address"]["state"] == "bad" and "ENVHUB_CLIENT_KEY" in findings["hub address"]["advice"]
+
+
+def test_taken_address_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run("controller", "--port", str(port), "--store", "sqlite://") == 2
+    assert f"cannot listen on 127.0.0.1:{port}: " in capsys.readouterr().err
 
 
 def test_doctor_shows_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

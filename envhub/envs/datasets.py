@@ -28,6 +28,8 @@ from typing import Generic, TypeVar
 from envhub.core.types import JSON
 
 FORMAT = 1
+_ANY_SYSTEM = b"\xff"
+"""The byte of a gzip header that names the operating system; Python versions differ in what they write there."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 T = TypeVar("T")
@@ -164,6 +166,7 @@ def write_file(folder: Path, file: str, lines: Iterable[str], *, n_records: int)
 def _pack(path: Path, lines: Iterable[str]) -> tuple[str, int]:
     content = "".join(line + "\n" for line in lines).encode()
     packed = gzip.compress(content, 9, mtime=0)
+    packed = packed[:9] + _ANY_SYSTEM + packed[10:]
     path.write_bytes(packed)
     return hashlib.sha256(content).hexdigest(), len(packed)
 

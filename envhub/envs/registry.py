@@ -18,6 +18,7 @@ _BUILT_IN = {
     "alfworld": "envhub.envs.alfworld.env:create",
     "calculator": "envhub.envs.calculator:create",
     "db": "envhub.envs.db.env:create",
+    "kg": "envhub.envs.kg.env:create",
 }
 _EXTRA = {"db": "db"}
 

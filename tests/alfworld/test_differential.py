@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from envhub.envs.alfworld.game import Game
+from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.stage import Stage
+from envhub.envs.alfworld.world import build
 from tests.alfworld.differential import Tally, compare, fuzz
 from tests.alfworld.real import find_data, real_python
-from tests.alfworld.test_engine import KITCHEN
+from tests.alfworld.test_engine import BY_LAMP, KITCHEN, LIT_TWICE, MOVED_ON, REHEATED
 
 SECONDS = float(os.environ.get("ENVHUB_ALFWORLD_FUZZ_S", "30"))
 
@@ -39,3 +43,17 @@ def test_the_kitchen_where_every_rule_shows_is_the_same_in_textworld() -> None:
         stage.close()
     assert not tally.differences, str(tally.differences[0])
     assert min(tally.kinds[verb] for verb in ("slice", "heat", "cool", "clean", "use", "examine", "take", "move")) > 0
+
+
+@pytest.mark.alfworld
+@pytest.mark.parametrize(("game", "commands"), [(KITCHEN, MOVED_ON), (KITCHEN, REHEATED), (BY_LAMP, LIT_TWICE)])
+def test_rare_sequences_are_the_same_in_textworld(game: Game, commands: Sequence[str]) -> None:
+    stage, play = Stage(python=real_python()), Play(build(game))
+    try:
+        stage.pose(game)
+        for command in commands:
+            view = stage.step(command)
+            play.step(command)
+            assert (play.observation, play.admissible, play.won) == (view.observation, list(view.admissible), view.won)
+    finally:
+        stage.close()

@@ -24,6 +24,7 @@ KITCHEN = Game(
         Receptacle("Microwave|1", "Microwave", "0|3|0|0", openable=True),
         Receptacle("Sink|1|SinkBasin", "SinkBasin", "0|4|0|0"),
         Receptacle("Cabinet|1", "Cabinet", "0|5|0|0", openable=True),
+        Receptacle("SideTable|1", "SideTable", "0|1|0|0"),
     ),
     things=(
         Thing("Apple|1", "Apple", ("0|1|0|0",), ("CounterTop|1",), FOOD),
@@ -35,6 +36,32 @@ KITCHEN = Game(
         Thing("DeskLamp|1", "DeskLamp", ("0|5|0|0",), ("Cabinet|1",), frozenset({Trait.TOGGLEABLE})),
         Thing("Sink|1", "Sink", ("0|4|0|0",)),
     ),
+)
+BY_LAMP = replace(KITCHEN, goal=Goal(Family.LIGHT, "Apple", "DeskLamp"))
+MOVED_ON = (
+    "go to countertop 1",
+    "take apple 1 from countertop 2",
+    "move apple 1 to countertop 1",
+    "take apple 1 from countertop 1",
+    "move apple 1 to sidetable 1",
+    "look",
+)
+REHEATED = (
+    "go to countertop 1",
+    "take apple 1 from countertop 2",
+    "go to fridge 1",
+    "cool apple 1 with fridge 1",
+    "go to microwave 1",
+    "heat apple 1 with microwave 1",
+    "go to countertop 1",
+    "move apple 1 to countertop 1",
+)
+LIT_TWICE = (
+    "go to countertop 1",
+    "take apple 1 from countertop 2",
+    "go to cabinet 1",
+    "use desklamp 1",
+    "use desklamp 1",
 )
 
 
@@ -56,7 +83,7 @@ def answers(*commands: str) -> Sequence[str]:
 
 def test_looking_around_before_the_first_move_shows_nothing() -> None:
     assert (
-        "you see a cabinet 1, a countertop 2, a countertop 1, a fridge 1, a microwave 1, and a sinkbasin 1."
+        "you see a cabinet 1, a countertop 2, a countertop 1, a fridge 1, a microwave 1, a sidetable 1, and a sinkbasin 1."
         in play().observation
     )
     assert answers("look") == ["You are in the middle of a room. Looking quickly around you, you see nothing."]
@@ -67,7 +94,7 @@ def test_receptacles_of_one_place_are_all_at_hand_and_one_cannot_go_where_one_is
     assert "take apple 1 from countertop 2" in found.admissible and "take knife 1 from countertop 1" in found.admissible
     assert not found.step("go to countertop 2") and not found.step("go to countertop 1")
     assert play("go to countertop 1", "look").observation == (
-        "You are facing the countertop 2, and countertop 1. Next to it, you see nothing."
+        "You are facing the countertop 2, countertop 1, and sidetable 1. Next to it, you see nothing."
     )
 
 
@@ -77,6 +104,20 @@ def test_what_was_taken_from_one_receptacle_into_the_next_lies_beside_them() -> 
     for command in ("take apple 1 from countertop 1", "move apple 1 to countertop 2", "look"):
         assert found.step(command)
     assert found.observation.endswith("Next to it, you see a apple 1.")
+
+
+def test_what_left_two_receptacles_of_one_place_lies_beside_them_twice() -> None:
+    assert play(*MOVED_ON).observation.endswith("Next to it, you see a apple 1, and a apple 1.")
+
+
+def test_what_was_heated_is_no_longer_cool() -> None:
+    assert play(*REHEATED[:-2]).won is False
+    assert play(*REHEATED).won is False
+    assert play(*(command for command in REHEATED if "microwave" not in command)).won is True
+
+
+def test_a_lamp_that_is_used_twice_still_shines() -> None:
+    assert play(*LIT_TWICE, game=BY_LAMP).won is True
 
 
 def test_things_that_do_nothing_count_in_the_numbers() -> None:
@@ -208,8 +249,7 @@ def test_progress_follows_the_goal() -> None:
     assert subgoals(found.world, found.state, carried=True) == Subgoals(
         carried=True, changed=True, lit=None, n_placed=1, n_needed=1
     )
-    by_lamp = replace(KITCHEN, goal=Goal(Family.LIGHT, "Apple", "DeskLamp"))
-    found = play("go to countertop 1", "take apple 1 from countertop 2", "go to cabinet 1", game=by_lamp)
+    found = play(*LIT_TWICE[:3], game=BY_LAMP)
     assert subgoals(found.world, found.state).lit is False and not found.won
     assert found.step("use desklamp 1") and found.won
     assert subgoals(found.world, found.state).lit is True

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from envhub.core.errors import EpisodeFailedError, InvalidRequestError, UnavailableError
+from envhub.core.errors import EpisodeFailedError, InvalidRequestError, MissingExtraError, UnavailableError
 from envhub.core.types import JSON, Message, StepResult, TaskRef, ToolCall
 from envhub.envs.db.database import Column, Database, DatabaseDriver, QueryLimits, Table
-from envhub.envs.db.env import OPTIONS, DBEnvironment, DBEpisode
+from envhub.envs.db.env import OPTIONS, DBEnvironment, DBEpisode, create
 from envhub.envs.db.sqlite import engine as sqlite_engine
 from envhub.envs.db.sqlite.driver import SqliteDriver
 from envhub.envs.db.sqlite.lexer import MAX_TOKENS
@@ -117,7 +118,7 @@ async def test_values_shown_are_the_values_graded(environment: DBEnvironment) ->
 
 async def test_long_results_are_cut_and_say_so(environment: DBEnvironment) -> None:
     (seen,) = await said(environment, "SELECT id FROM ledger ORDER BY id", max_observation_chars=100)
-    assert seen.startswith("[(1,), (2,)") and seen.endswith("... [TRUNCATED: 100 of 3492 characters, 400 rows in all]")
+    assert seen.startswith("[(1,), (2,)") and seen.endswith("... [TRUNCATED: 100 of 3092 characters, 400 rows in all]")
     (seen,) = await said(environment, "SELECT id FROM ledger ORDER BY id", grading="agentbench")
     assert len(seen) == 800 + len("[TRUNCATED]") and seen.endswith("[TRUNCATED]")
 
@@ -235,7 +236,7 @@ async def test_state_is_compared_whole(environment: DBEnvironment, changes: Sequ
         ("ALTER TABLE ledger ADD g BIGINT AS (LENGTH(SHA2(REPEAT('a', 10000000 * id), 512))) VIRTUAL",),
         ("ALTER TABLE ledger ADD g BIGINT AS (id * 9223372036854775807) VIRTUAL",),
         ("SET PASSWORD = PASSWORD('x')", "KILL CONNECTION_ID()"),
-        ("SET SESSION wait_timeout = 1", "SELECT SLEEP(2)"),
+        ("SET SESSION wait_timeout = 1", "SELECT SLEEP(1.5)"),
         ("LOCK TABLES ledger WRITE",),
         ("CREATE TEMPORARY TABLE other AS SELECT * FROM ledger", "DROP TABLE ledger", "ALTER TABLE other RENAME ledger"),
     ],
@@ -295,10 +296,29 @@ async def test_session_that_writes_too_much_to_replay_is_stopped(monkeypatch: py
         await driver.close()
 
 
+async def test_grading_does_not_wait_behind_the_statements_of_others(embedded: DBEnvironment) -> None:
+    """A dump that waited too long would be taken for a dead host, and cost every session on it."""
+    sleepers = [await opened(embedded, COUNT, statement_timeout_s=4.0) for _ in range(70)]
+    sleeping = [asyncio.create_task(each.step(sql("SELECT SLEEP(3)"))) for each in sleepers]
+    await asyncio.sleep(0.5)
+    started = time.monotonic()
+    (result,) = await played(embedded, CHANGE, commit("done"))
+    assert result.terminated and time.monotonic() - started < 2.0
+    await asyncio.gather(*sleeping)
+    await asyncio.gather(*(each.close() for each in sleepers))
+
+
 async def test_statement_of_too_many_tokens_is_refused_at_once(embedded: DBEnvironment) -> None:
     """Parsing is not interrupted by a deadline, so its length is bounded."""
     (answer,) = await said(embedded, "SELECT 1 IN (" + "1," * MAX_TOKENS + "1)")
     assert answer == "Error executing query: 1436 (HY000): Thread stack overrun: the statement is too large"
+
+
+def test_regular_expressions_are_not_left_out_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without RE2 some statements would be refused: other results under the same identity."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"envhub\[db\]"):
+        create({})
 
 
 async def test_host_without_memory_is_not_a_defect_of_the_task(monkeypatch: pytest.MonkeyPatch) -> None:

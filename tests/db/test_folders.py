@@ -225,3 +225,27 @@ def test_column_type_fits_the_stored_values(declared: str, values: Iterable[Cell
 )
 def test_kind_is_an_official_word(sql: str, kind: str) -> None:
     assert kind_of(sql) == kind
+
+
+def _with(folder: Path, script: str) -> TaskSet:
+    """The folder with another database in it, whose one question is asked."""
+    home = folder / "other"
+    home.mkdir()
+    connection = sqlite3.connect(home / "other.sqlite")
+    connection.executescript(script)
+    connection.close()
+    return load(folder, [{"db_id": "other", "question": "?", "SQL": "SELECT COUNT(*) FROM t"}])
+
+
+def test_generated_columns_are_columns(folder: Path) -> None:
+    tasks = _with(folder, "CREATE TABLE t (a INT, b INT AS (a + 1), c INT AS (a * 2) STORED); INSERT INTO t VALUES (3)")
+    (table,) = tasks[0].tables
+    assert ([column.name for column in table.columns], table.rows) == (["a", "b", "c"], ((3, 4, 6),))
+
+
+def test_huge_values_are_refused_not_read(folder: Path) -> None:
+    tasks = _with(folder, "CREATE TABLE t (a BLOB); INSERT INTO t VALUES (zeroblob(40000000))")
+    with pytest.raises(TaskUnusableError, match="too big"):
+        tasks[0]
+    with pytest.raises(TaskUnusableError, match="too big"):
+        gold(folder, "SELECT hex(zeroblob(40000000))")

@@ -48,9 +48,10 @@ class Server:
     async def _misbehave(self, request: web.Request, kind: str) -> web.StreamResponse:
         if kind.isdigit() and int(kind) >= 300:
             return web.Response(status=int(kind), text="<html>Virtuoso is busy</html>")
-        if kind == "partial" or kind.isdigit():
+        if kind in ("partial", "nothing") or kind.isdigit():
             body = b'{"head": {"vars": ["x"]}, "results": {"bindings": []}}'
-            headers, status = ({"X-SQL-State": "S1TAT"}, 200) if kind == "partial" else ({}, int(kind))
+            headers = {"X-SQL-State": "S1TAT"} if kind == "partial" else {}
+            status = int(kind) if kind.isdigit() else 200
             return web.Response(body=body, content_type=JSON, headers=headers, status=status)
         if kind == "garbage":
             return web.Response(body=b"\x00<html>", content_type=JSON)

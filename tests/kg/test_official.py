@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from envhub.config import Settings
 from envhub.core.errors import TaskUnusableError
 from envhub.core.types import TaskRef
+from envhub.doctor import examine
 from envhub.envs.kg import env, official, programs
 from envhub.envs.kg.ontology import Ontology
 from envhub.envs.kg.tasks import TaskSet
@@ -112,3 +114,8 @@ async def test_with_an_endpoint_they_can_be_played(ontology: Ontology, sparql_se
     solution = made.solution(TaskRef("kg", "agentbench-dev", 0)) or ()
     assert (await episode.step(solution[0])).messages[0].content == "Observation: []", "the server holds films only"
     await made.close()
+
+
+def test_doctor_says_that_the_endpoint_is_missing() -> None:
+    (found,) = [each for each in examine(Settings(environments=("calculator",))) if each.what == "SPARQL endpoint"]
+    assert found.state == "missing" and "ENVHUB_KG_ENDPOINT" in found.advice

@@ -100,7 +100,7 @@ async def test_refused_query_is_our_failure() -> None:
 
 
 async def test_slow_query_is_given_up_and_its_thread_not_lent_twice() -> None:
-    """B-KG: an engine cannot be stopped, so a stuck query keeps its slot until it ends."""
+    """An engine cannot be stopped, so a stuck query keeps its slot until it ends."""
     stuck = threading.Event()
 
     class Stuck(EmbeddedStore):
@@ -200,6 +200,14 @@ async def test_server_that_is_not_there_is_unavailable() -> None:
     assert "secret" not in str(caught.value)
 
 
+async def test_endpoint_without_triples_is_not_ready(sparql_server: str) -> None:
+    """An empty store would answer every question with nothing, and every episode would earn 0."""
+    store = HttpStore(f"{sparql_server}/broken/nothing", limits=QUICK)
+    with pytest.raises(UnavailableError, match="no triples"):
+        await store.ready()
+    await store.close()
+
+
 async def test_pauses_before_another_try_are_kept(sparql_server: str) -> None:
     slept: list[float] = []
 
@@ -215,7 +223,7 @@ async def test_pauses_before_another_try_are_kept(sparql_server: str) -> None:
 
 
 async def test_whole_episode_over_http(sparql_server: str) -> None:
-    made = films.environment(HttpStore(f"{sparql_server}/sparql"))  # type: ignore[arg-type]
+    made = films.environment(HttpStore(f"{sparql_server}/sparql"))
     for index in range(len(films.TASKS)):
         episode = await films.opened(made, index)
         await episode.reset()

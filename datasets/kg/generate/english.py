@@ -12,7 +12,6 @@ from schema import Extreme, Wording
 from steps import Moves
 from world import World
 
-ANY_SHARE = 0.75
 _TARGET_NUMBER = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
 _GIVEN_NUMBER = re.compile(r"<([^|>]*)\|([^>]*)>")
 
@@ -107,11 +106,6 @@ class Writer:
         if isinstance(node, Best):
             return self._best_phrase(node)
         n = self._n(node)
-        if n > 1 and self._rng.random() < ANY_SHARE:
-            return f"any of {self._definite(node, n, short=short)}"
-        return self._definite(node, n, short=short)
-
-    def _definite(self, node: Node, n: int, *, short: bool) -> str:
         if self._noun_is_clear(node) and (short or self._rng.random() < 0.6 or not self._clause_is_clear(node)):
             return self._described(node, n)
         return f"the {self._noun(node, n)} {self._relative(node, self._clauses(node, n))}"
@@ -155,7 +149,7 @@ class Writer:
         assert wording is not None
         nesting = () if _is_simple(node) else tuple(clause for clause in wording.clauses if clause.endswith("{x}"))
         clause = self._rng.choice(nesting or wording.clauses)
-        return [Said(self._fill(clause.removeprefix(">"), node, n), clause.startswith(">"))]
+        return [Said(self._fill(clause.removeprefix(">"), node, n, among="any of "), clause.startswith(">"))]
 
     def _wording(self, node: Node) -> Wording | None:
         match node:
@@ -167,12 +161,15 @@ class Writer:
                 return node.first.wording
         return None
 
-    def _fill(self, pattern: str, node: Node, n: int) -> str:
+    def _fill(self, pattern: str, node: Node, n: int, *, among: str = "") -> str:
+        """The pattern with what is given; ``among`` goes before several things: a clause is true of any of them."""
         if isinstance(node, Meeting):
             return _inflect(pattern, n).format(x=self.mention(node.first.id), y=self.mention(node.second.id))
         assert isinstance(node, Via | Earliest)
-        text = _GIVEN_NUMBER.sub(r"\1" if self._n(node.of) == 1 else r"\2", _inflect(pattern, n))
-        return text.format(x=self._phrase(node.of, short=not pattern.endswith("{x}")))
+        n_given = self._n(node.of)
+        text = _GIVEN_NUMBER.sub(r"\1" if n_given == 1 else r"\2", _inflect(pattern, n))
+        given = self._phrase(node.of, short=not pattern.endswith("{x}"))
+        return text.format(x=f"{among}{given}" if n_given > 1 else given)
 
     def _noun(self, node: Node, n: int) -> str:
         return _inflect(self._kinds[target(node)].noun, n)
@@ -201,6 +198,6 @@ def _inflect(pattern: str, n: int) -> str:
 
 
 def _listed(clauses: list[str]) -> str:
-    """"a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"."""
     *most, last = clauses
     return f"{', '.join(most)} and {last}" if most else last

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import domains_arts
+import domains_nature
 import domains_society
 import domains_world
 from english import Writer
-from nodes import Evaluator, calls, combinations, ingredients, n_hops, program, things
+from nodes import Evaluator, calls, combinations, ingredients, n_hops, program, relations, things
 from shapes import Draft, Shapes
 from shortcuts import Shortcuts
 from steps import Moves, moves
@@ -38,7 +39,7 @@ COMPOSITIONAL_SHARE = 0.4
 ZERO_SHOT_SHARE = 0.2
 RESERVED_ONE_IN = 7
 CONSTANT_SHARE = 0.015
-MOST_TRIES = 6_000
+MOST_TRIES = 3_000
 SHAPE_DECK = Counter(
     {
         "one": 4,
@@ -66,7 +67,7 @@ SHAPE_DECK = Counter(
         "pair-then": 1,
     }
 )
-DOMAINS = domains_society.DOMAINS + domains_arts.DOMAINS + domains_world.DOMAINS
+DOMAINS = domains_society.DOMAINS + domains_arts.DOMAINS + domains_world.DOMAINS + domains_nature.DOMAINS
 
 
 class Questions:
@@ -80,7 +81,12 @@ class Questions:
         self._shortcuts = Shortcuts(world)
         self._asked: set[str] = set()
         self._programs: set[str] = set()
-        self._seen: dict[str, set[str]] = {"ingredients": set(), "combinations": set(), "things": set()}
+        self._seen: dict[str, set[str]] = {
+            "relations": set(),
+            "ingredients": set(),
+            "combinations": set(),
+            "things": set(),
+        }
 
     def split(self, name: str) -> list[KGTask]:
         drafts = list(self._drafts(name))
@@ -88,6 +94,7 @@ class Questions:
         tasks = [self._task(f"{name}-{number:04d}", *parts) for number, parts in enumerate(drafts)]
         if name == "train":
             for draft, _, _ in drafts:
+                self._seen["relations"] |= relations(draft.node)
                 self._seen["ingredients"] |= ingredients(draft.node)
                 self._seen["combinations"] |= combinations(draft.node)
                 self._seen["things"].update(things(draft.node))
@@ -97,7 +104,9 @@ class Questions:
         n = SIZES[name]
         n_zero, n_new = (round(n * ZERO_SHOT_SHARE), round(n * COMPOSITIONAL_SHARE)) if name == "test" else (0, 0)
         plan = ["zero-shot"] * n_zero + ["compositional"] * n_new + ["iid"] * (n - n_zero - n_new)
-        shapes = {held_out: Shapes(self._world, self._moves, self._evaluator, held_out=held_out) for held_out in (True, False)}
+        shapes = {
+            held_out: Shapes(self._world, self._moves, self._evaluator, held_out=held_out) for held_out in (True, False)
+        }
         rng = random.Random(f"{self._seed}/{name}")
         writer = Writer(self._world, self._moves, self._evaluator, random.Random(f"{self._seed}/{name}/words"))
         counts: Counter[int] = Counter()
@@ -110,9 +119,7 @@ class Questions:
             self._programs.add(self._program(draft))
             yield draft, question, level
 
-    def _draft(
-        self, shapes: Shapes, deck: Iterator[str], rng: random.Random, fits: Callable[[Draft], bool]
-    ) -> Draft:
+    def _draft(self, shapes: Shapes, deck: Iterator[str], rng: random.Random, fits: Callable[[Draft], bool]) -> Draft:
         """A fitting draft of the next shape, or of one after it when there is none to be found."""
         for shape in deck:
             for _ in range(MOST_TRIES):
@@ -126,7 +133,7 @@ class Questions:
 
         def fits(draft: Draft) -> bool:
             usual = not draft.count or counts[self._n(draft)] < most
-            return usual and self._fits(draft) and self._level_fits(draft, level, split)
+            return usual and self._level_fits(draft, level, split) and self._fits(draft)
 
         return fits
 
@@ -143,10 +150,14 @@ class Questions:
         if split == "train":
             return not reserved
         if level == "zero-shot":
-            return not used <= self._seen["ingredients"]
+            return not relations(draft.node) <= self._seen["relations"]
         if not used <= self._seen["ingredients"]:
             return False
-        return reserved if level == "compositional" else pairs <= self._seen["combinations"] or (split == "dev" and not reserved)
+        return (
+            reserved
+            if level == "compositional"
+            else pairs <= self._seen["combinations"] or (split == "dev" and not reserved)
+        )
 
     def _reserved(self, pair: str) -> bool:
         """Whether a combination is kept for the test split."""

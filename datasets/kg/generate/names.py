@@ -86,7 +86,7 @@ def _title(rng: random.Random) -> str:
         return f"{rng.choice(TITLE_PLURALS)} {rng.choice(TITLE_TAILS)}"
     if pattern == 4:
         return f"The {noun} of {_root(rng)}{rng.choice(('n', 'r', 's', 'l'))}"
-    return f"A {noun} for {rng.choice(FIRST_NAMES)}"
+    return f"{'An' if noun[0] in 'AEIOU' else 'A'} {noun} for {rng.choice(FIRST_NAMES)}"
 
 
 def _of(*tails: str, make: Callable[[random.Random], str] = _short) -> Callable[[random.Random], str]:
@@ -131,7 +131,9 @@ MAKERS: dict[str, Callable[[random.Random], str]] = {
     "series": lambda rng: f"The {_short(rng)} {rng.choice(('Chronicles', 'Cycle', 'Trilogy', 'Files'))}",
     "museum": lambda rng: f"the {_city(rng)} {rng.choice(('Museum of Art', 'Gallery', 'Art House', 'Museum'))}",
     "game_studio": _of(" Games", " Interactive", " Arcade"),
-    "platform": lambda rng: f"{rng.choice(PRODUCT_STARTS)}{rng.choice(('station', 'box', 'deck', 'play'))} {rng.randint(2, 9)}",
+    "platform": lambda rng: (
+        f"{rng.choice(PRODUCT_STARTS)}{rng.choice(('station', 'box', 'deck', 'play'))} {rng.randint(2, 9)}"
+    ),
     "engine": lambda rng: f"{_short(rng)} Engine",
     "team": lambda rng: f"{_city(rng)} {rng.choice(ANIMALS)}",
     "league": lambda rng: f"the {_short(rng)} {rng.choice(('League', 'Division', 'Conference'))}",
@@ -145,12 +147,16 @@ MAKERS: dict[str, Callable[[random.Random], str]] = {
     "invention": lambda rng: (
         f"{_surname(rng)} {rng.choice(('valve', 'engine', 'lamp', 'relay', 'lens', 'pump', 'gauge', 'loom', 'battery', 'filter'))}"
     ),
-    "disease": lambda rng: f"{_surname(rng)} {rng.choice(('syndrome', 'fever', 'disease', 'palsy', 'anaemia', 'dystrophy'))}",
+    "disease": lambda rng: (
+        f"{_surname(rng)} {rng.choice(('syndrome', 'fever', 'disease', 'palsy', 'anaemia', 'dystrophy'))}"
+    ),
     "drug": lambda rng: (
         _root(rng) + rng.choice(("zine", "lol", "mab", "prin", "statin", "xil", "dipine", "cillin", "tide", "fen"))
     ),
     "drug_class": lambda rng: f"{_root(rng).lower()}{rng.choice(('lides', 'zoles', 'mines', 'trates', 'bloxes'))}",
-    "hospital": lambda rng: f"{_city(rng)} {rng.choice(('General Hospital', 'Clinic', 'Memorial Hospital', 'Infirmary'))}",
+    "hospital": lambda rng: (
+        f"{_city(rng)} {rng.choice(('General Hospital', 'Clinic', 'Memorial Hospital', 'Infirmary'))}"
+    ),
     "airport": lambda rng: f"{_city(rng)} {rng.choice(('Airport', 'International Airport', 'Airfield'))}",
     "airline": _of(" Airlines", " Airways", " Air"),
     "aircraft": lambda rng: f"{_short(rng)} {rng.choice('ABCDKLMTX')}{rng.randint(10, 99) * 10}",
@@ -163,16 +169,20 @@ MAKERS: dict[str, Callable[[random.Random], str]] = {
     "cuisine": _of("ese", "ian", "ish"),
     "cheese": lambda rng: _root(rng) + rng.choice(("zano", "dam", "llon", "berg", "tique", "sky")),
     "wine": lambda rng: (
-        f"{rng.choice(('Chateau', 'Cuvee', 'Clos', 'Vigna'))} {_short(rng)} {rng.choice(('Blanc', 'Rouge', 'Reserva', 'Brut', 'Gris'))}"
+        f"{rng.choice(('Chateau', 'Cuvee', 'Vigna'))} {_short(rng)} {rng.choice(('Blanc', 'Rouge', 'Reserva', 'Brut', 'Gris'))}"
     ),
     "grape": lambda rng: _root(rng) + rng.choice(("vese", "llo", "sling", "not", "tino", "rache")),
-    "restaurant": lambda rng: f"{rng.choice(('Chez', 'Casa', 'Zum', 'Trattoria'))} {rng.choice(FIRST_NAMES)} {_surname(rng)}",
+    "restaurant": lambda rng: (
+        f"{rng.choice(('Chez', 'Casa', 'Zum', 'Trattoria'))} {rng.choice(FIRST_NAMES)} {_surname(rng)}"
+    ),
     "species": lambda rng: (
-        f"{_short(rng)} {rng.choice(('warbler', 'marten', 'gecko', 'tapir', 'heron', 'vole', 'shark', 'toad', 'lynx', 'beetle', 'finch'))}"
+        f"{_short(rng)} {rng.choice(('warbler', 'marten', 'gecko', 'tapir', 'heron', 'vole', 'shark', 'toad', 'lynx', 'finch'))}"
     ),
     "family": lambda rng: f"{_root(rng)}{rng.choice(('n', 'r', 'l', 't'))}idae",
     "park": lambda rng: f"{_short(rng)} National Park",
-    "breed": lambda rng: f"{_short(rng)} {rng.choice(('terrier', 'hound', 'spaniel', 'shepherd', 'pointer', 'mastiff'))}",
+    "breed": lambda rng: (
+        f"{_short(rng)} {rng.choice(('terrier', 'hound', 'spaniel', 'shepherd', 'pointer', 'mastiff'))}"
+    ),
     "building": lambda rng: f"{_surname(rng)} {rng.choice(('Tower', 'House', 'Hall', 'Palace', 'Court', 'Pavilion'))}",
     "bridge": lambda rng: f"the {_city(rng)} {rng.choice(('Bridge', 'Viaduct', 'Crossing'))}",
     "star": lambda rng: f"{_short(rng)} {rng.choice(('Alpha', 'Beta', 'Gamma', 'Delta', 'Prime', 'Major', 'Minor'))}",

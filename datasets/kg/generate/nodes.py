@@ -3,6 +3,7 @@ the same; evaluation reads the world alone and shares no code with the engine.""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,8 @@ from functools import lru_cache
 from schema import Measure
 from steps import First, Meet, Step
 from world import World
+
+_RELATION = re.compile(r"\(R ([a-z_0-9.]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,11 @@ def _label(node: Node) -> str:
     return ""
 
 
+def relations(node: Node) -> frozenset[str]:
+    """The relations that the program follows."""
+    return frozenset(_RELATION.findall(program(node)))
+
+
 def program(node: Node) -> str:
     """The s-expression, built as the tools build it."""
     match node:
@@ -192,8 +200,7 @@ def program(node: Node) -> str:
             return f"({'ARGMAX' if node.most else 'ARGMIN'} {program(node.of)} {node.measure.name})"
         case Meeting():
             first, second = (
-                _joins((into,), end.id)
-                for into, end in zip(node.meet.into, (node.first, node.second), strict=True)
+                _joins((into,), end.id) for into, end in zip(node.meet.into, (node.first, node.second), strict=True)
             )
             return _joins((node.meet.out,), f"(AND {first} {second})")
         case Earliest():

@@ -42,6 +42,7 @@ class Shapes:
         self._into: dict[str, list[Step]] = defaultdict(list)
         for step in self._steps:
             self._into[step.target].append(step)
+        self._popular = [name for name, steps in self._into.items() if len(steps) > 1]
         self._onward: dict[str, list[Step]] = {
             name: [step for step in self._steps if step.source in ancestors(name, moves.kinds)] for name in moves.kinds
         }
@@ -73,10 +74,7 @@ class Shapes:
         elif not 1 <= answers <= MOST_ANSWERS or rng.random() > _welcome(answers):
             return False
         return all(self._needed(part) for part in walk(node) if not isinstance(part, Thing)) and not any(
-            each in self._evaluator.set_of(part)
-            for part in walk(node)
-            if not isinstance(part, Thing)
-            for each in given
+            each in self._evaluator.set_of(part) for part in walk(node) if not isinstance(part, Thing) for each in given
         )
 
     def _needed(self, node: Node) -> bool:
@@ -93,8 +91,7 @@ class Shapes:
                 return len(found) == 1 and len(group) > 1 and all(each in values for each in group)
             case Meeting():
                 return all(
-                    self._evaluator.set_of(node)
-                    != self._world.follow(frozenset({end.id}), (into, node.meet.out))
+                    self._evaluator.set_of(node) != self._world.follow(frozenset({end.id}), (into, node.meet.out))
                     for end, into in zip((node.first, node.second), node.meet.into, strict=True)
                 )
             case Earliest():
@@ -120,7 +117,9 @@ class Shapes:
 
     # Shapes. Each starts from a type, picks a thing of it, and describes that thing.
 
-    def chain(self, rng: random.Random, depth: int, type_name: str | None = None, thing: str | None = None) -> Node | None:
+    def chain(
+        self, rng: random.Random, depth: int, type_name: str | None = None, thing: str | None = None
+    ) -> Node | None:
         """``depth`` steps that lead to ``thing``, or to any thing."""
         step = self._step_to(rng, type_name)
         if step is None:
@@ -131,17 +130,24 @@ class Shapes:
             return None
         if depth == 1:
             return Via(step, Thing(source)) if source in self._world.names else None
-        inner = self.chain(rng, depth - 1, self._type_for(rng, step.source, source), source) if step.wording.nests else None
+        inner = (
+            self.chain(rng, depth - 1, self._type_for(rng, step.source, source), source) if step.wording.nests else None
+        )
         return Via(step, inner) if inner and not _returns(step, inner) else None
 
-    def both(self, rng: random.Random, depths: Sequence[int], type_name: str | None = None, thing: str | None = None) -> Node | None:
+    def both(
+        self, rng: random.Random, depths: Sequence[int], type_name: str | None = None, thing: str | None = None
+    ) -> Node | None:
         """One chain for each depth, all leading to the same thing and type."""
-        type_name = type_name or rng.choice(self._popular_types())
+        type_name = type_name or rng.choice(self._popular)
         thing = thing or self._any(rng, type_name)
-        made = [self.chain(rng, depth, type_name, thing) for depth in depths]
-        if any(each is None for each in made):
-            return None
-        return Both(tuple(each for each in made if each is not None))
+        made: list[Node] = []
+        for depth in depths:
+            part = self.chain(rng, depth, type_name, thing)
+            if part is None:
+                return None
+            made.append(part)
+        return Both(tuple(made))
 
     def then(self, rng: random.Random, inner: Node | None) -> Node | None:
         """One step on from a description."""
@@ -191,9 +197,6 @@ class Shapes:
         """A type of ``thing`` whose things have everything that a ``source`` has."""
         names = [n for n in self._world.types[thing] if n in self._into and source in ancestors(n, self._moves.kinds)]
         return rng.choice(names or [source])
-
-    def _popular_types(self) -> list[str]:
-        return [name for name, steps in self._into.items() if len(steps) > 1]
 
     def _any(self, rng: random.Random, type_name: str) -> str:
         return rng.choice(self._world.members[type_name])

@@ -16,15 +16,18 @@ class Shortcuts:
                 self._relations.setdefault(subject, []).append(relation)
 
     def pay(self, draft: Draft, answer: frozenset[str]) -> bool:
-        """Whether the first or last listed relation of a given thing leads to the answer, once or twice in a row."""
+        """Whether the first or last listed relation of a given thing leads to the answer, once or twice in a row, or what
+        those of all given things have in common is it."""
         if draft.count:
             return any(len(found) == len(answer) for found in self._blind(draft))
         return answer in self._blind(draft)
 
     def _blind(self, draft: Draft) -> list[frozenset[str]]:
         found: list[frozenset[str]] = []
-        for thing in sorted(things(draft.node)):
-            for position in (0, -1):
+        given = sorted(things(draft.node))
+        for position in (0, -1):
+            found.append(frozenset.intersection(*[self._step(frozenset({thing}), position) for thing in given]))
+            for thing in given:
                 reached = frozenset({thing})
                 for _ in range(2):
                     reached = self._step(reached, position)

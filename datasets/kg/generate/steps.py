@@ -75,6 +75,7 @@ def moves(domains: Sequence[Domain]) -> Moves:
             steps += _hops(mediator, held_out=domain.held_out)
             meets += _meets(mediator, held_out=domain.held_out)
             firsts += _firsts(mediator, held_out=domain.held_out)
+    _check_words((*steps, *meets, *firsts))
     return Moves(
         tuple(steps),
         tuple(meets),
@@ -132,3 +133,14 @@ def _firsts(mediator: Mediator, *, held_out: bool) -> Iterator[First]:
                 wording,
                 held_out,
             )
+
+
+def _check_words(found: Sequence[Move]) -> None:
+    """Raises ValueError when the same words, said of the same kinds of things, could mean two moves."""
+    meant: dict[tuple[str, ...], str] = {}
+    for move in found:
+        sources = move.sources if isinstance(move, Meet) else (move.source,)
+        for text in (move.wording.noun, *move.wording.clauses):
+            known = meant.setdefault((*sources, move.target, text), move.id)
+            if text and known != move.id:
+                raise ValueError(f"{text!r} means both {known} and {move.id}")

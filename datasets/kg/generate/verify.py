@@ -51,7 +51,9 @@ async def _check_all(root: Path, splits: list[str]) -> int:
             problems = await check(environment, split)
             n_problems += len(problems)
             n_tasks = environment.info().splits[split]
-            sys.stdout.write("".join(f"{line}\n" for line in problems) + f"{split}: {n_tasks - len(problems)}/{n_tasks}\n")
+            sys.stdout.write(
+                "".join(f"{line}\n" for line in problems) + f"{split}: {n_tasks - len(problems)}/{n_tasks}\n"
+            )
     finally:
         await environment.close()
     return n_problems

@@ -1,6 +1,13 @@
-"""Word lists that names are drawn from. Invariant: lists only; order matters for reproducibility."""
+"""Word lists that names are drawn from. Invariant: their order matters for reproducibility."""
 
-FIRST_NAMES = (
+from __future__ import annotations
+
+
+def _words(text: str, between: str | None = None) -> tuple[str, ...]:
+    return tuple(text.split(between))
+
+
+FIRST_NAMES = _words(
     "Abel Adela Agata Aino Alban Alma Alvar Amalia Amina Anatol Anselm Antje Arne Arvid Asha Astrid Aurora Balint Basil Bela "
     "Benno Berta Birgit Bodil Boris Branka Bryn Camila Casimir Celia Cesar Chiara Cyril Dagny Damir Danica Daria Delphine Denis "
     "Dilara Dora Dragan Ebba Edgar Edith Eino Elena Elias Ella Elmar Elsa Emre Enid Enzo Erik Ernest Esther Ewa Fabian Faisal "
@@ -11,64 +18,69 @@ FIRST_NAMES = (
     "Paulina Percy Philippa Quentin Ragna Rainer Ramona Renata Rikke Roald Rolf Rosalind Rufus Sabina Sander Saskia Sergio "
     "Sigrid Silvia Sonja Stellan Sven Tamara Tariq Tatiana Tekla Thora Tibor Tilda Tobias Torsten Ulla Ulrich Ursula Valentin "
     "Vanja Veronika Vilma Vincent Viola Vito Walter Wilma Xavier Yasmin Ylva Yorick Yvette Zara Zdenka Zelda Zoltan"
-).split()
-LAST_STARTS = (
+)
+LAST_STARTS = _words(
     "Aber Ald Ambro Ander Arm Bal Bar Beck Ber Blan Bor Bran Brun Cal Car Cas Cor Dal Dan Del Dor Dra Eck Ehr El Eng Fab Far "
     "Fer Fin Flo For Fran Gal Gar Ger Gol Gran Gro Hal Han Har Hel Her Hol Hor Ing Jan Jar Jor Kal Kar Kel Kin Kol Kra Lam "
     "Lar Lem Lin Lor Lun Mac Mal Mar Mel Mor Nar Nev Nor Ober Ol Or Pal Par Pel Per Pol Quin Ral Ram Ros Rud Sal San Sar Sel "
     "Sol Stan Sten Tal Tar Tol Tor Ul Val Var Ver Vor Wal War Wen Wil Yar Zab Zan Zel"
-).split()
-LAST_ENDS = (
+)
+LAST_ENDS = _words(
     "son berg mann ov ova ini elli ez ic ski quist lund strom feld hardt ier ot aux ani escu aki oglu dottir sen gaard by ley "
     "ton worth ham ard eau ente ara eda uchi"
-).split()
-PLACE_STARTS = (
+)
+PLACE_STARTS = _words(
     "Ael Alb Alth Ard Arn Ast Bal Bel Ber Bol Bran Bre Cael Cal Car Cer Cor Cul Dal Dar Del Dor Dra Dun Eld Elm Er Esk Fal Fen "
     "Fer Gal Gar Gel Glen Gor Hal Har Hel Hol Il Is Jar Jel Kal Kar Kel Kil Kor Lan Lar Lin Lor Lun Mal Mar Mel Mir Mor Nar Nel "
     "Nor Ob Ol Or Os Pal Par Pel Pol Por Quel Rad Ral Rav Ros Sal Sar Sel Sil Sol Stor Tal Tar Tel Thal Tor Tul Ul Ur Val Var Vel "
     "Ver Vin Vol Wal Wes Wil Yar Yel Zal Zar Zel"
-).split()
-PLACE_MIDDLES = "a e i o u an en in on ar er or al el il am em im and end ing ath eth ow ev av iv".split()
-CITY_ENDS = "ford haven burg ton wick mere stad grad ville port by holm dale mouth bridge field gate minster cliff hurst".split()
-COUNTRY_ENDS = "ia land stan ora avia onia una ara eria istan mark".split()
-REGION_ENDS = "shire mark vale wold moor lund ria ette ana esse".split()
-TITLE_ADJECTIVES = (
+)
+PLACE_MIDDLES = _words("a e i o u an en in on ar er or al el il am em im and end ing ath eth ow ev av iv")
+CITY_ENDS = _words(
+    "ford haven burg ton wick mere stad grad ville port by holm dale mouth bridge field gate minster cliff hurst"
+)
+COUNTRY_ENDS = _words("ia land stan ora avia onia una ara eria istan mark")
+REGION_ENDS = _words("shire mark vale wold moor lund ria ette ana esse")
+TITLE_ADJECTIVES = _words(
     "Silent Golden Hidden Northern Broken Distant Crimson Quiet Hollow Winter Burning Forgotten Paper Silver Endless Restless "
     "Pale Crooked Velvet Frozen Last Gentle Wild Drowned Lonely Amber Second Secret Scarlet Sleeping Glass Wandering Bitter"
-).split()
-TITLE_NOUNS = (
+)
+TITLE_NOUNS = _words(
     "Harbour Garden Mirror River Lantern Orchard Bridge Compass Island Letter Market Mountain Night Promise Road Shadow Song "
     "Station Storm Tower Voyage Window Clock Forest Signal Kingdom Witness Stranger Sister Carnival Thunder Feather Anchor "
     "Winterland Cathedral Echo Meadow Riddle Tide Crown"
-).split()
-TITLE_PLURALS = (
+)
+TITLE_PLURALS = _words(
     "Shadows Strangers Letters Rivers Promises Wolves Ghosts Lanterns Mirrors Orchards Storms Sisters Bells Ashes Roads Sparrows"
-).split()
-TITLE_TAILS = (
+)
+TITLE_TAILS = _words(
     "of the North|of Salt|of Glass|at Midnight|in Winter|before Dawn|without a Name|on the Hill|of Ravens|under the Ice|for Two|"
-    "of Dust|by the Sea|in Blue|after the Rain"
-).split("|")
-BAND_ADJECTIVES = (
+    "of Dust|by the Sea|in Blue|after the Rain",
+    "|",
+)
+BAND_ADJECTIVES = _words(
     "Electric Velvet Broken Lunar Paper Rusty Neon Hollow Silver Midnight Static Wooden Plastic Feral Solar Copper Sleepy Magnetic "
     "Crooked Arctic"
-).split()
-BAND_NOUNS = (
+)
+BAND_NOUNS = _words(
     "Foxes Engines Satellites Parrots Monks Wires Tigers Prophets Kettles Owls Drifters Pilots Serpents Marbles Comets Gardeners "
     "Poets Walruses Machines Sailors"
-).split()
-ANIMALS = (
+)
+ANIMALS = _words(
     "Falcons Wolves Bears Lions Hawks Badgers Otters Sharks Bulls Ravens Stags Herons Lynxes Cobras Bisons Eagles Panthers Rams "
     "Foxes Pikes"
-).split()
-MASCOT_ANIMALS = (
+)
+MASCOT_ANIMALS = _words(
     "Badger Falcon Otter Beaver Heron Moose Ram Owl Lynx Stag Hedgehog Crane Bison Marten Walrus Puffin Magpie Tortoise Gecko Trout"
-).split()
-MASCOT_NAMES = (
+)
+MASCOT_NAMES = _words(
     "Benny Cosmo Dotty Fergus Goldie Hopper Juno Lumpy Monty Nellie Ollie Pogo Rusty Scout Tuffy Waldo Ziggy Biscuit Clover Dusty"
-).split()
-COMPANY_TAILS = "Works|Systems|Group|Industries|Holdings|Labs|Partners|Technologies|Brothers|Dynamics".split("|")
-PRODUCT_STARTS = "Aero Omni Lumi Nova Ever Tri Vita Moto Hydro Sono Terra Opti Velo Pyro Cryo Astro Duo Neo Iso Xeno".split()
-PRODUCT_ENDS = "max core lite desk cut wave pad clean lock fit mix glow trak press brew cell vox mat flex span".split()
+)
+COMPANY_TAILS = _words("Works|Systems|Group|Industries|Holdings|Labs|Partners|Technologies|Brothers|Dynamics", "|")
+PRODUCT_STARTS = _words(
+    "Aero Omni Lumi Nova Ever Tri Vita Moto Hydro Sono Terra Opti Velo Pyro Cryo Astro Duo Neo Iso Xeno"
+)
+PRODUCT_ENDS = _words("max core lite desk cut wave pad clean lock fit mix glow trak press brew cell vox mat flex span")
 
 LISTS = {
     "profession": (
@@ -155,15 +167,18 @@ LISTS = {
         "regionalism|libertarianism|social democracy|Christian democracy|secularism|pacifism"
     ),
     "discipline": (
-        "acting|architecture|biography|chemistry|choral music|comedy|design|directing|documentary film|drama|engineering|fiction|"
-        "illustration|journalism|lighting|mathematics|medicine|painting|peace work|photography|physics|poetry|screenwriting|translation"
+        "acting|architecture|biography|chemistry|choral music|comedy|design|directing|documentary film|drama|engineering|"
+        "fiction|"
+        "illustration|journalism|lighting|mathematics|medicine|painting|peace work|photography|physics|poetry|"
+        "screenwriting|translation"
     ),
     "element_group": (
         "light metals|heavy metals|pale gases|brittle metals|glowing metals|soft metals|inert gases|salt formers|earth metals|"
         "twin metals|shell metals|slow metals|deep metals|acid formers"
     ),
     "science_field": (
-        "acoustics|aerodynamics|bacteriology|ballistics|biophysics|crystallography|cybernetics|electrochemistry|entomology|fluid dynamics|"
+        "acoustics|aerodynamics|bacteriology|ballistics|biophysics|crystallography|cybernetics|electrochemistry|entomology|"
+        "fluid dynamics|"
         "geodesy|glaciology|haematology|information theory|magnetism|mycology|nuclear physics|photonics|polymer chemistry|rheology|"
         "seismology|spectroscopy|thermodynamics|tribology|virology|vulcanology"
     ),
@@ -213,7 +228,8 @@ LISTS = {
         "stubbornness|tenacity|trustworthiness|vigilance|watchfulness|willingness|wariness"
     ),
     "building_style": (
-        "Baroque|Gothic|Brutalism|Art Nouveau|Art Deco|Neoclassicism|Rococo|Functionalism|Modernism|Postmodernism|Romanesque|Historicism|"
+        "Baroque|Gothic|Brutalism|Art Nouveau|Art Deco|Neoclassicism|Rococo|Functionalism|Modernism|Postmodernism|Romanesque|"
+        "Historicism|"
         "Deconstructivism|Mannerism|Palladianism|Organicism|High-Tech|Metabolism|Structuralism|Rationalism|Byzantine Revival|"
         "Gothic Revival|Mission Revival|Tudor Revival"
     ),

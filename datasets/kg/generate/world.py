@@ -34,7 +34,7 @@ class World:
         reached = start
         for relation in path:
             objects = self.objects[relation]
-            reached = frozenset(o for s in reached if s in objects for o in objects[s])
+            reached = frozenset().union(*[objects[each] for each in reached if each in objects])
         return reached
 
 
@@ -156,5 +156,3 @@ def _measure(world: World, measure: Measure, subjects: Sequence[str], rng: rando
     for subject in subjects:
         if rng.random() < measure.share:
             world.values[measure.name][subject] = measure.draw(rng)
-
-

@@ -37,6 +37,7 @@ VERSION = "1"
 MAX_TURNS = 20
 Backend = Literal["native", "textworld", "auto"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
+_DEFAULT_SPLIT = "valid_unseen"
 _N_WORLDS = 512
 _MAX_PROCESSES = 256
 _N_REPEATS = 3
@@ -131,7 +132,7 @@ class AlfworldEnvironment:
             dataset_hash=hashlib.sha256(hashes.encode()).hexdigest()[:16],
             options=OPTIONS,
             max_turns=MAX_TURNS,
-            default_split="valid_unseen",
+            default_split=_DEFAULT_SPLIT if _DEFAULT_SPLIT in self._splits else next(iter(self._splits)),
         )
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> AlfworldEpisode:

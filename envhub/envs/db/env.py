@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -185,6 +186,8 @@ def _driver(settings: Mapping[str, JSON]) -> DatabaseDriver:
             raise missing_extra("environment 'db'", "db", ModuleNotFoundError(name="re2"))
         from envhub.envs.db.sqlite.driver import SqliteDriver
 
+        if importlib.util.find_spec("re2") is None:  # without it, REGEXP would be refused: other results, same identity
+            raise missing_extra("the sqlite driver of db", "db", ModuleNotFoundError(name="re2"))
         return SqliteDriver()
     if name != "mysql":
         raise InvalidRequestError(f"setting 'driver' of db must be sqlite or mysql, not {name!r}")

@@ -34,9 +34,11 @@ from envhub.envs.db.tasks import DBTask, Rows, TaskSet, Value
 MAX_OPEN_DATABASES = 4
 DECIMALS = 4
 SMALLEST_ROUNDED = 0.01
+MAX_VALUE_BYTES = 16 << 20
 
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _CHECK_EVERY_OPS = 10_000
+_HIDDEN_FROM_SELECT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def kind_of(sql: str) -> str:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
 
@@ -182,7 +185,9 @@ def _tables(path: Path, limits: FolderLimits) -> tuple[Table, ...]:
 
 def _table(connection: sqlite3.Connection, name: str, path: Path, limits: FolderLimits) -> Table:
     quoted = '"' + name.replace('"', '""') + '"'
-    described = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
+    described = [
+        column for column in connection.execute(f"PRAGMA table_xinfo({quoted})") if column[6] != _HIDDEN_FROM_SELECT
+    ]
     rows = connection.execute(f"SELECT * FROM {quoted}").fetchmany(limits.max_table_rows + 1)
     if len(rows) > limits.max_table_rows:
         total = connection.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]

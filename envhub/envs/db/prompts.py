@@ -20,7 +20,7 @@ You operate a MySQL database by calling tools. Explain your thinking briefly, th
 - commit_final_answer submits your answer and ends the task. Commit only when you are sure.
 
 For a question, `answers` holds the answer: one string for each value, row by row, exactly as the question asks for it, with
-no units or words around it; a missing value is the string NULL. For a task that changes the database, first make the change
+no units, quotes or words around it; a missing value is the string NULL. For a task that changes the database, first make the change
 with execute_sql; `answers` is then ignored and may be anything."""
 
 

@@ -56,16 +56,19 @@ class EmbeddedStore:
         """Opened once, whoever asks first and even when they stop waiting; tried again after a failure."""
         if self._loaded is None:
             self._loaded = asyncio.wrap_future(self._threads.submit(self._load))
+        loaded = self._loaded
         try:
-            return await asyncio.shield(self._loaded)
+            return await asyncio.shield(loaded)
         except (OSError, ValueError) as error:
-            self._loaded = None
+            if self._loaded is loaded:
+                self._loaded = None
             raise UnavailableError(f"the graph cannot be opened: {error}", retry_after_s=10.0) from error
 
     async def select(self, query: str) -> Sequence[Term]:
         store = await self._store()
         try:
-            await asyncio.wait_for(self._slots.acquire(), self._limits.queue_s)
+            async with asyncio.timeout(self._limits.queue_s):
+                await self._slots.acquire()
         except TimeoutError:
             raise UnavailableError(f"no query of the graph could start for {self._limits.queue_s:g} s") from None
         loop = asyncio.get_running_loop()
@@ -73,7 +76,8 @@ class EmbeddedStore:
         running = self._threads.submit(self._run, store, query, until)
         running.add_done_callback(lambda _: self._give_back(loop))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(running), self._limits.timeout_s)
+            async with asyncio.timeout(self._limits.timeout_s):
+                return await asyncio.wrap_future(running)
         except TimeoutError:
             raise self._too_slow() from None
 

@@ -56,9 +56,10 @@ class HttpStore:
         self._session: aiohttp.ClientSession | None = None
 
     async def ready(self) -> None:
-        answer = await self._ask("ASK { }")
-        if not isinstance(answer.get("boolean"), bool):
-            raise UnavailableError(f"{self._where} does not speak SPARQL")
+        """An endpoint without a single triple is not ready: every question would be answered with nothing."""
+        if not await self.select("SELECT ?x WHERE { ?x ?p ?o } LIMIT 1"):
+            where = f"the graph <{self._graph}>" if self._graph else "the default graph"
+            raise UnavailableError(f"{self._where} has no triples in {where}", retry_after_s=60.0)
 
     async def select(self, query: str) -> Sequence[Term]:
         answer = await self._ask(query)
@@ -69,7 +70,8 @@ class HttpStore:
 
     async def _ask(self, query: str) -> Mapping[str, JSON]:
         try:
-            await asyncio.wait_for(self._slots.acquire(), self._limits.queue_s)
+            async with asyncio.timeout(self._limits.queue_s):
+                await self._slots.acquire()
         except TimeoutError:
             raise UnavailableError(f"no query could be sent for {self._limits.queue_s:g} s") from None
         try:

@@ -17,7 +17,7 @@ from envhub.envs.db.sqlite.engine import Bounds, Engine, Outcome
 from envhub.envs.db.sqlite.errors import MySQLError
 from envhub.envs.db.sqlite.frames import HEADER, Block, Reply, Request, pack, read_request, type_frames
 
-MAX_THREADS = 64
+MAX_THREADS, DESK_THREADS = 64, 2
 
 
 class Host:
@@ -29,6 +29,8 @@ class Host:
         self.dropped: set[int] = set()
         """Closed before their opening was over."""
         self.pool = ThreadPoolExecutor(MAX_THREADS)
+        self.desk = ThreadPoolExecutor(DESK_THREADS)
+        """Opens and dumps, which are short, never wait behind everyone's statements."""
 
     def serve(self) -> None:
         """Until the driver's end of the socket is gone."""
@@ -44,7 +46,8 @@ class Host:
         if request.op in ("cancel", "close"):
             self._interrupt(request.database)
         if request.op != "cancel":
-            self.pool.submit(self._answer, request)
+            pool = self.desk if request.op in ("open", "dump") else self.pool
+            pool.submit(self._answer, request)
 
     def _interrupt(self, database: int) -> None:
         engine = self.engines.get(database)

@@ -27,7 +27,7 @@ check: venv
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow and not mysql and not docker and not browser'
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow and not mysql and not docker and not browser and not alfworld'
 
 bench: venv
 	for script in $(BENCHMARKS); do $(BIN)/python $$script --quick --json || exit 1; done

@@ -221,6 +221,11 @@ def _add_tasks(commands: Any) -> None:
     lint = _command(verbs, "lint", "list the defective tasks of an environment", _lint)
     lint.add_argument("environment")
     lint.add_argument("--split", help="one split only")
+    expert = _command(verbs, "expert", "solutions as JSON lines, for imitation data", _expert)
+    expert.add_argument("target", metavar="ENV[/SPLIT][:TASKS]", help="such as alfworld/train:0-99")
+    expert.add_argument(
+        "--after", action="append", default=[], metavar="ACTION", help="plan from the state that these actions lead to"
+    )
     verify = _command(verbs, "verify", "prove that tasks can be solved, and only by solving them", _verify)
     add_verify_arguments(verify)
     _add_hub_argument(verify)
@@ -239,6 +244,13 @@ def _lint(args: argparse.Namespace, settings: Settings) -> int:
             print(f"{defect.task}: {'' if defect.usable else 'UNUSABLE: '}{defect.problem}")
     print(f"{n_defects} findings, {n_unusable} of them make a task unusable")
     asyncio.run(environment.close())
+    return OK
+
+
+def _expert(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.expert import write_plans
+
+    asyncio.run(write_plans(_create(settings), args.target, args.after, print))
     return OK
 
 

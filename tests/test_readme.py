@@ -38,11 +38,11 @@ async def test_loop_plays_an_episode(tmp_path):
 
 
 def test_gymnasium_example_runs():
-    exec(compile(GYMNASIUM, "README gymnasium", "exec"), {})
+    exec(compile(GYMNASIUM, "README gymnasium", "exec"), {})  # noqa: S102
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_environment_example_keeps_the_contract(check):
     names = {}
-    exec(compile(ENVIRONMENT, "README environment", "exec"), names)
+    exec(compile(ENVIRONMENT, "README environment", "exec"), names)  # noqa: S102
     await check(names["create"]({}))

@@ -58,3 +58,13 @@ class Exploits(Protocol):
 
     def exploits(self) -> Mapping[str, Callable[[Observation], Script]]:
         """By name, the scripts of agents that must hardly ever earn the reward. None of them may know the answer."""
+
+
+@runtime_checkable
+class Planner(Episode, Protocol):
+    """An episode whose expert can plan from any of its states. ``action_tool`` takes one action of a plan as ``action``."""
+
+    action_tool: str
+
+    def expert_plan(self) -> Sequence[str] | None:
+        """Actions that solve the task from here; None when there is no way."""

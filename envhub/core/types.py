@@ -149,9 +149,9 @@ class Identity:
 class EnvironmentInfo:
     """What an environment says of itself.
 
-    ``splits`` maps a split name to its number of tasks; ``default_split`` is the one to measure on. ``options`` maps an option name to its default; a session may
-    override those and no others. ``max_turns`` and ``max_episode_s`` are the limits a session gets unless it asks for
-    less or, by option, more.
+    ``splits`` maps a split name to its number of tasks; ``default_split`` is the one to measure on. ``options`` maps an option
+    name to its default; a session may override those and no others. ``max_turns`` and ``max_episode_s`` are the limits a
+    session gets unless it asks for less or, by option, more.
     """
 
     name: str

@@ -28,7 +28,7 @@ from envhub.worker.table import TableSettings
 log = logging.getLogger(__name__)
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
-_WITH_DATASETS = frozenset({"db"})
+_WITH_DATASETS = frozenset({"alfworld", "db", "kg"})
 _STORED_WITHIN_S = 3.0
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import signal
@@ -154,7 +155,12 @@ def _installed() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="envhub-mariadb-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     options = [*COMMON_OPTIONS, f"--datadir={folder}", "--auth-root-authentication-method=normal", "--skip-test-db"]
-    subprocess.run(["mariadb-install-db", *options], check=True, capture_output=True, timeout=120)
+    lock = Path(tempfile.gettempdir()) / "envhub-mariadb-install.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # one at a time on this machine: two have been seen to disturb each other
+        done = subprocess.run(["mariadb-install-db", *options], capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        raise RuntimeError(f"mariadb-install-db failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return folder
 
 

@@ -29,7 +29,12 @@ from envhub.envs import registry
 from envhub.link import frames
 
 HERE = Path(__file__).parent
-TASKS = {"calculator": [("train", 0), ("test", 0), ("test", 99)], "db": [("train", 0), ("dev", 7), ("test", 42)]}
+TASKS = {
+    "alfworld": [("train", 0), ("valid_seen", 7), ("valid_unseen", 42)],
+    "calculator": [("train", 0), ("test", 0), ("test", 99)],
+    "db": [("train", 0), ("dev", 7), ("test", 42)],
+    "kg": [("train", 0), ("dev", 7), ("test", 42)],
+}
 
 CALL = ToolCall("call_1", "submit", '{"answer": 5}')
 TOOL = ToolSpec("submit", "Submit.", {"type": "object", "properties": {"answer": {"type": "number"}}})

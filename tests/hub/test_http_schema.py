@@ -31,6 +31,7 @@ def page() -> dict[str, Any]:
     return found
 
 
+pytestmark = pytest.mark.xdist_group("schema")  # the last test looks at the session that the others played
 schema = schemathesis.openapi.from_dict(page())
 
 

@@ -18,6 +18,7 @@ from envhub.envs.kg import env, prompts, workspace
 from envhub.envs.kg.embedded import EmbeddedStore, in_memory
 from envhub.envs.kg.env import KGEnvironment, Split, World
 from envhub.envs.kg.ontology import Ontology, Property
+from envhub.envs.kg.sparql import MAX_ROWS
 from envhub.envs.kg.tasks import KGTask, TaskSet
 from envhub.envs.kg.terms import Literal, Term, Triple
 from envhub.testing.contract import CHECKS
@@ -260,6 +261,18 @@ async def test_failing_store_is_never_a_reward(error: Exception) -> None:
     working._store = BrokenStore(error)
     with pytest.raises(EpisodeError):
         await say(working, "Final Answer: #0")
+
+
+async def test_answer_too_large_to_be_read_whole_is_wrong() -> None:
+    class Endless(BrokenStore):
+        async def select(self, query: str) -> Sequence[Term]:
+            return ["m.f1", "m.f2", *(f"m.x{number}" for number in range(MAX_ROWS - 1))]
+
+    episode = await opened()
+    await call(episode, "get_neighbors", "Ann", "people.person.directed")
+    episode._store = Endless(SystemError())
+    ended = await say(episode, "Final Answer: #0")
+    assert ended.terminated and ended.reward == 0.0 and ended.info["f1"] == 0.0
 
 
 async def test_store_that_is_not_there_refuses_new_episodes_only() -> None:

@@ -90,12 +90,6 @@ class Evaluator:
         wanted = (max if most else min)(values.values())  # type: ignore[type-var]  # one measure, one type
         return frozenset(each for each, value in values.items() if value == wanted)
 
-    def sizes(self, node: Node) -> Iterator[int]:
-        """How large every set on the way is, the mediators of the last step left out."""
-        yield len(self.set_of(node))
-        for part in parts(node):
-            yield from self.sizes(part)
-
 
 def parts(node: Node) -> tuple[Node, ...]:
     match node:

@@ -44,7 +44,6 @@ class First:
     source: str
     target: str
     into: str
-    from_node: str
     out: str
     measure: str
     most: bool
@@ -126,7 +125,6 @@ def _firsts(mediator: Mediator, *, held_out: bool) -> Iterator[First]:
                 start.target,
                 end.target,
                 start.into,
-                start.out,
                 end.out,
                 f"{mediator.name}.{measure}",
                 bool(most),

@@ -47,6 +47,8 @@ _N_REPEATS = 3
 class AlfworldEpisode:
     """``family`` is None when the game is not known natively."""
 
+    action_tool = "take_action"
+
     def __init__(self, player: Player, options: Options, *, family: Family | None) -> None:
         self.player = player
         self._options = options

@@ -31,7 +31,7 @@ def page() -> dict[str, Any]:
     return found
 
 
-pytestmark = pytest.mark.xdist_group("schema")  # the last test looks at the session that the others played
+pytestmark = pytest.mark.xdist_group("schema")  # all play one session
 schema = schemathesis.openapi.from_dict(page())
 
 
@@ -49,6 +49,13 @@ class Live:
     def turn(self) -> int:
         return self.hub.worker.table.find(self.session.id).turn
 
+    def check_alive(self) -> None:
+        """After everything that the run sent, its session goes on and nothing in the hub has failed."""
+        assert self.turn > 10, "the run has hardly played the session"
+        self.session.turn = self.turn
+        assert not self.loop.run(self.session.interact(Message.assistant("still here"))).done
+        assert not self.hub.controller.failures and not self.hub.worker.failures
+
     def close(self) -> None:
         self.loop.run(self._context.__aexit__(None, None, None))
         self.loop.close()
@@ -59,6 +66,7 @@ def live() -> Iterator[Live]:
     running = Live()
     try:
         yield running
+        running.check_alive()
     finally:
         running.close()
 
@@ -68,13 +76,6 @@ def live() -> Iterator[Live]:
 def test_nothing_that_the_page_describes_gives_a_500(case: schemathesis.Case[Any], live: Live) -> None:
     _make_playable(case, live)
     case.call_and_validate(base_url=live.hub.url, checks=CHECKS)
-
-
-def test_the_session_of_the_run_is_still_alive_and_health_is_good(live: Live) -> None:
-    assert live.turn > 10
-    live.session.turn = live.turn
-    assert not live.loop.run(live.session.interact(Message.assistant("still here"))).done
-    assert not live.hub.controller.failures and not live.hub.worker.failures
 
 
 def _make_playable(case: schemathesis.Case[Any], live: Live) -> None:

@@ -1,7 +1,7 @@
 """What a household episode costs, natively and with the real packages, and whether both play the same game.
 
 Run: ``python benchmarks/alfworld.py [--quick] [--json] [--python INTERPRETER]``. ``INTERPRETER`` has the packages alfworld and
-textworld (default: ENVHUB_ALFWORLD_PYTHON, or ``.venv-alfworld`` in the checkout); without one, the ratio cannot be measured, is
+textworld (default: ENVHUB_TEST_ALFWORLD_PYTHON, or ``.venv-alfworld`` in the checkout); without one, the ratio cannot be measured, is
 reported as 0 and misses its goal.
 
 Claims: ``differences`` between native play and the recorded answers of the real packages, plus those of fresh random walks
@@ -102,7 +102,7 @@ def _latency(seconds: Sequence[float]) -> dict[str, float]:
 
 def _default_python() -> str | None:
     here = REPOSITORY / ".venv-alfworld" / "bin" / "python"
-    return os.environ.get("ENVHUB_ALFWORLD_PYTHON") or (str(here) if here.is_file() else None)
+    return os.environ.get("ENVHUB_TEST_ALFWORLD_PYTHON") or (str(here) if here.is_file() else None)
 
 
 def _compile(train: TaskSet, tasks: Sequence[int]) -> list[float]:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 PREFIX = "ENVHUB_"
-_NOT_SETTINGS = ("CONFIG", "REQUIRE", "SHARED", "MYSQL_URL")
+_NOT_SETTINGS = ("CONFIG", "REQUIRE", "SHARED", "MYSQL_URL", "RECORD", "UPDATE_GOLDEN")
 
 
 class ConfigError(Exception):
@@ -58,7 +58,7 @@ def load(environ: Mapping[str, str], *, environment_names: Collection[str], file
     values = _from_file(file) if file is not None else {}
     checked(values, f"settings in {file}")
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name[len(PREFIX) :] not in _NOT_SETTINGS:
+        if name.startswith(PREFIX) and not _for_tests(name.removeprefix(PREFIX)):
             _apply(values, name, text, environment_names)
     return checked(values, "settings")
 
@@ -77,6 +77,10 @@ def _from_file(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read settings from {file}: {error}") from None
     return values
+
+
+def _for_tests(name: str) -> bool:
+    return name in _NOT_SETTINGS or name.startswith("TEST_")
 
 
 def _apply(values: dict[str, Any], name: str, text: str, environment_names: Collection[str]) -> None:

@@ -16,12 +16,12 @@ def real_python() -> str:
     """An interpreter that has alfworld and textworld; skips, or fails when it is required, where there is none."""
     found = find_python()
     if found is None:
-        missing("alfworld", "ENVHUB_ALFWORLD_PYTHON names no interpreter that has the packages alfworld and textworld")
+        missing("alfworld", "ENVHUB_TEST_ALFWORLD_PYTHON names no interpreter that has the packages alfworld and textworld")
     return found
 
 
 def find_python() -> str | None:
-    named = os.environ.get("ENVHUB_ALFWORLD_PYTHON")
+    named = os.environ.get("ENVHUB_TEST_ALFWORLD_PYTHON")
     candidates = [named] if named else [str(_REPOSITORY / ".venv-alfworld" / "bin" / "python")]
     return next((each for each in candidates if Path(each).is_file()), None)
 

@@ -31,6 +31,7 @@ from envhub.store.commands import export_episodes, list_episodes, show_episode
 from envhub.store.episodes import EpisodeFilter, EpisodeStore
 
 OK, FAILED, WRONG_USE = 0, 1, 2
+_FIRST_ANSWER_S = 3.0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -172,6 +173,7 @@ def _connect(settings: Settings) -> Callable[[], Any]:
     async def connect() -> AsyncIterator[Hub]:
         if settings.hub is not None:
             async with Hub(settings.hub, key=settings.client_key) as hub:
+                await hub.request("GET", "/v1/environments", retry_for_s=_FIRST_ANSWER_S)
                 yield hub
             return
         async with embedded_hub(make_environments(settings), settings=settings) as embedded:

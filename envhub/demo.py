@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,12 +22,13 @@ from envhub.config import ConfigError, Settings
 from envhub.core.types import EnvironmentInfo
 from envhub.worker.main import make_environments
 
+log = logging.getLogger(__name__)
+
 _N_TASKS = 30
 
 
 def run(settings: Settings, environ: Mapping[str, str], *, output: Path, console: Console | None = None) -> int:
     """Play and report; the exit code of the benchmark."""
-    console = console or Console()
     environments = make_environments(settings)
     targets = [_target(each.info()) for each in environments.values()]
     words = [*targets, "--agent", "oracle", "--agent", "null", "--jobs", "16", "--output", str(output)]
@@ -38,7 +40,7 @@ def run(settings: Settings, environ: Mapping[str, str], *, output: Path, console
     @asynccontextmanager
     async def connect() -> AsyncIterator[Hub]:
         async with embedded.served_hub(environments) as served:
-            console.print(f"hub: {served.url}", markup=False, highlight=False)
+            log.info("the hub of this demo is at %s", served.url)
             yield served.hub
 
     return commands.bench(parser.parse_args(words), connect, console=console)

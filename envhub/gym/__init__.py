@@ -11,7 +11,7 @@ try:
     import gymnasium as _gymnasium  # noqa: F401
     import numpy as _numpy  # noqa: F401
 except ModuleNotFoundError as error:
-    raise missing_extra("envhub.gym", "gym", error) from error
+    raise missing_extra("envhub.gym", "gym", error) from None
 
 from envhub.gym.env import HubEnv
 from envhub.gym.registration import environment_id, register_all

@@ -17,6 +17,10 @@ from envhub.store.episodes import EpisodeFilter, EpisodeStore, EpisodeSummary
 from envhub.wire import EpisodeRecord, loads_json
 
 MAX_SHOWN_CHARS: Final = 4000
+COLUMNS: Final = ("session", "task", "identity", "return", "end", "turns", "ended (UTC)", "took", "tags")
+NARROW_COLUMNS: Final = ("session", "task", "return", "end")
+WIDE: Final = 140
+"""Terminal columns from which every column of the table is shown."""
 
 
 def list_episodes(
@@ -24,11 +28,13 @@ def list_episodes(
 ) -> None:
     """A table of the newest episodes, then one of returns per environment and identity."""
     page = store.find(filters, limit=limit, after=after)
-    table = Table(title=f"Episodes of {store.url}", title_justify="left")
-    for heading in ("session", "task", "identity", "return", "end", "turns", "ended (UTC)", "took", "tags"):
-        table.add_column(heading, justify="right" if heading in ("return", "turns", "took") else "left")
+    table = Table(title=f"Episodes of {store.url}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    shown = COLUMNS if console.width >= WIDE else NARROW_COLUMNS
+    for heading in shown:
+        table.add_column(heading, justify="right" if heading in ("return", "turns", "took") else "left", no_wrap=True)
     for each in page.episodes:
-        table.add_row(*(_plain(cell) for cell in _cells(each)))
+        cells = dict(zip(COLUMNS, _cells(each), strict=True))
+        table.add_row(*(_plain(cells[heading]) for heading in shown))
     console.print(table)
     if page.next is not None:
         console.print(f"More: --after {page.next}", markup=False, highlight=False)

@@ -16,7 +16,9 @@ def real_python() -> str:
     """An interpreter that has alfworld and textworld; skips, or fails when it is required, where there is none."""
     found = find_python()
     if found is None:
-        missing("alfworld", "ENVHUB_TEST_ALFWORLD_PYTHON names no interpreter that has the packages alfworld and textworld")
+        missing(
+            "alfworld", "ENVHUB_TEST_ALFWORLD_PYTHON names no interpreter that has the packages alfworld and textworld"
+        )
     return found
 
 

@@ -62,9 +62,13 @@ class TaskSet(Generic[T]):
 
     def __getitem__(self, index: int) -> T:
         """Raises IndexError outside 0..len-1."""
+        self.check(index)
+        return self._decode(index)
+
+    def check(self, index: int) -> None:
+        """Raises IndexError outside 0..len-1."""
         if not 0 <= index < self._n_tasks:
             raise IndexError(f"{self.name} has no task {index}; valid: 0..{self._n_tasks - 1}")
-        return self._decode(index)
 
     def __iter__(self) -> Iterator[T]:
         return (self._decode(index) for index in range(self._n_tasks))

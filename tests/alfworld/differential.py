@@ -21,10 +21,10 @@ from envhub.envs.alfworld.game import Game
 from envhub.envs.alfworld.pddl import GameFile, parse_game
 from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.stage import Stage, View
-from envhub.envs.alfworld.tasks import TaskSet, load_split, read_manifest
+from envhub.envs.alfworld.tasks import TaskSet, load_split
 from envhub.envs.alfworld.textworld_backend import POSED_TEXT
 from envhub.envs.alfworld.world import build
-from envhub.envs.datasets import dataset_dir
+from envhub.envs.datasets import dataset_dir, read_manifest
 from tests.alfworld.missions import MISSIONS
 from tests.alfworld.walks import Walk
 

@@ -20,8 +20,9 @@ from envhub.envs.alfworld.env import create
 from envhub.envs.alfworld.game import Family, Game, Trait, decode, encode
 from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.tables import ACCEPTS
-from envhub.envs.alfworld.tasks import SPLITS, load_split, obstacle, read_manifest
+from envhub.envs.alfworld.tasks import SPLITS, load_split, obstacle
 from envhub.envs.alfworld.world import build
+from envhub.envs.datasets import read_manifest
 
 DATASET = Path(__file__).resolve().parents[2] / "datasets" / "alfworld"
 FAMILIES = (Family.LIGHT, Family.PLACE, Family.CLEAN, Family.COOL, Family.HEAT, Family.TWO)

@@ -29,7 +29,7 @@ from envhub.envs.alfworld.tasks import TaskSet
 from envhub.envs.alfworld.textworld_backend import POSED_TEXT, StagePool
 from envhub.envs.alfworld.tools import ActionTool, Tools, VerbTools
 from envhub.envs.alfworld.world import World, build
-from envhub.envs.datasets import dataset_dir
+from envhub.envs.datasets import dataset_dir, read_manifest
 from envhub.envs.toolkit import End, Outcome
 
 NAME = "alfworld"
@@ -227,7 +227,7 @@ def create(settings: Mapping[str, JSON]) -> AlfworldEnvironment:
 
 def _shipped(settings: Mapping[str, JSON]) -> dict[str, TaskSet]:
     folder = dataset_dir(NAME, root=Path(settings["datasets"]) if "datasets" in settings else None)
-    return {split: tasks.load_split(folder, split) for split in tasks.read_manifest(folder).splits}
+    return {split: tasks.load_split(folder, split) for split in read_manifest(folder).splits}
 
 
 def _official(settings: Mapping[str, JSON]) -> dict[str, TaskSet]:

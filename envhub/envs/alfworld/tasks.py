@@ -2,31 +2,24 @@
 
 Invariant: task *n* of a split is the same game on every machine; a file that is not what its manifest says is refused.
 
-Native format, one folder per dataset (``datasets/alfworld``)::
-
-    manifest.json     {"format": 1, "name": "alfworld", "version": "1.0.0",
-                       "generator": {"seed": 2026, ...},                            free-form, how it was made
-                       "splits": {"train": {"file": "train.jsonl.gz", "tasks": 3553,
-                                            "sha256": <of the uncompressed JSONL>, "bytes": <of the compressed file>}}}
-    <split>.jsonl.gz  UTF-8, one game a line in the compact form of ``game.py``; gzip without name or time stamp
+Native format, one folder per dataset (``datasets/alfworld``): a manifest and packed files as in ``envhub.envs.datasets``; a split
+holds one game a line in the compact form of ``game.py``.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envhub.core.errors import TaskUnusableError
 from envhub.core.types import JSON, Defect, Message, TaskRef, ToolCall
+from envhub.envs import datasets
 from envhub.envs.alfworld.game import Family, Game, Thing, Trait, decode, encode
 from envhub.envs.alfworld.tables import ACCEPTS
+from envhub.envs.datasets import Manifest, SplitEntry
 
-FORMAT = 1
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
 _CHANGES_AT: Mapping[Family, str] = {Family.CLEAN: "SinkBasin", Family.HEAT: "Microwave", Family.COOL: "Fridge"}
@@ -37,8 +30,11 @@ _CHANGEABLE: Mapping[Family, Trait] = {
 }
 
 
-class TaskSet:
-    """The games of one split. ``suspects`` are the tasks in doubt, in index order; the others are known to be sound."""
+class TaskSet(datasets.TaskSet[Game]):
+    """The games of one split. ``suspects`` are the tasks in doubt, in index order; the others are known to be sound.
+
+    An item that cannot be read or played natively raises TaskUnusableError.
+    """
 
     def __init__(
         self,
@@ -50,32 +46,17 @@ class TaskSet:
         suspects: Sequence[int] = (),
         path: Callable[[int], Path] | None = None,
     ) -> None:
-        self.name = name
-        self.dataset_hash = dataset_hash
+        super().__init__(name, n_tasks, load, dataset_hash=dataset_hash)
         self.suspects = tuple(suspects)
-        self._n_tasks = n_tasks
-        self._load = load
         self._path = path
 
-    def __len__(self) -> int:
-        return self._n_tasks
-
-    def __getitem__(self, index: int) -> Game:
-        """Raises IndexError outside 0..len-1 and TaskUnusableError for a game that cannot be read or played natively."""
-        self._check(index)
-        return self._load(index)
-
-    def __iter__(self) -> Iterator[Game]:
-        return (self._load(index) for index in range(self._n_tasks))
-
     def path(self, index: int) -> Path | None:
-        """The official game file of a task, which may be missing; None for a task that never was in such a file."""
-        self._check(index)
-        return self._path(index) if self._path else None
+        """The official game file of a task, which may be missing; None for a task that never was in such a file.
 
-    def _check(self, index: int) -> None:
-        if not 0 <= index < self._n_tasks:
-            raise IndexError(f"{self.name} has no task {index}; valid: 0..{self._n_tasks - 1}")
+        Raises IndexError outside 0..len-1.
+        """
+        self.check(index)
+        return self._path(index) if self._path else None
 
 
 def solution(game: Game) -> tuple[Message, ...] | None:
@@ -131,53 +112,15 @@ def _toggleable(game: Game) -> Iterator[Thing]:
     return (each for each in game.things if Trait.TOGGLEABLE in each.traits)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitEntry:
-    file: str
-    n_tasks: int
-    sha256: str
-    n_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    name: str
-    version: str
-    generator: Mapping[str, JSON]
-    splits: Mapping[str, SplitEntry]
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Raises ValueError when the manifest is not of this format."""
-    raw = json.loads((folder / "manifest.json").read_text("utf-8"))
-    if raw.get("format") != FORMAT:
-        raise ValueError(f"{folder}/manifest.json has format {raw.get('format')!r}; this version reads {FORMAT}")
-    splits = {
-        name: SplitEntry(entry["file"], entry["tasks"], entry["sha256"], entry["bytes"])
-        for name, entry in raw["splits"].items()
-    }
-    return Manifest(raw["name"], raw["version"], raw["generator"], splits)
-
-
 def load_split(folder: Path, split: str) -> TaskSet:
     """Raises KeyError for an unknown split, ValueError when the file is not what the manifest says."""
-    manifest = read_manifest(folder)
-    if split not in manifest.splits:
-        raise KeyError(f"no split {split!r}; valid: {', '.join(manifest.splits)}")
+    manifest = datasets.read_manifest(folder)
+    lines = datasets.read_split_lines(folder, manifest, split)
     entry = manifest.splits[split]
-    content = gzip.decompress((folder / entry.file).read_bytes())
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != entry.sha256:
-        raise ValueError(f"{folder / entry.file} has sha256 {digest}; the manifest says {entry.sha256}")
-    lines = content.split(b"\n")[:-1]
     if len(lines) != entry.n_tasks:
         raise ValueError(f"{folder / entry.file} holds {len(lines)} tasks; the manifest says {entry.n_tasks}")
-    return TaskSet(
-        f"{manifest.name}/{split}",
-        entry.n_tasks,
-        lambda index: decode(json.loads(lines[index])),
-        dataset_hash=digest,
-    )
+    name = f"{manifest.name}/{split}"
+    return TaskSet(name, entry.n_tasks, lambda index: decode(json.loads(lines[index])), dataset_hash=entry.sha256)
 
 
 def write_dataset(
@@ -191,27 +134,14 @@ def write_dataset(
     """Write every split and the manifest; equal games give equal bytes. Raises ValueError when two games share an id."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = {split: _write_split(folder, split, list(games)) for split, games in splits.items()}
-    raw = {
-        "format": FORMAT,
-        "name": name,
-        "version": version,
-        "generator": dict(generator),
-        "splits": {
-            split: {"file": entry.file, "tasks": entry.n_tasks, "sha256": entry.sha256, "bytes": entry.n_bytes}
-            for split, entry in entries.items()
-        },
-    }
-    (folder / "manifest.json").write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    return Manifest(name, version, generator, entries)
+    manifest = Manifest(name, version, generator, entries)
+    datasets.write_manifest(folder, manifest)
+    return manifest
 
 
 def _write_split(folder: Path, split: str, games: list[Game]) -> SplitEntry:
     name, n_times = Counter(game.id for game in games).most_common(1)[0]
     if n_times > 1:
         raise ValueError(f"split {split} has {n_times} games of the id {name!r}")
-    lines = (json.dumps(encode(game), ensure_ascii=False, separators=(",", ":")) for game in games)
-    content = "".join(f"{line}\n" for line in lines).encode()
-    packed = gzip.compress(content, 9, mtime=0)
-    file = f"{split}.jsonl.gz"
-    (folder / file).write_bytes(packed)
-    return SplitEntry(file, len(games), hashlib.sha256(content).hexdigest(), len(packed))
+    lines = (datasets.compact(encode(game)) for game in games)
+    return datasets.write_split(folder, split, lines, n_tasks=len(games))

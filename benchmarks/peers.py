@@ -256,7 +256,7 @@ def main() -> int:
     for peer, (cpu, throughput) in ratios.items():
         print(f"{peer} to envhub: {cpu:.2f} times the CPU per step; envhub plays {throughput:.2f} times its steps/s")
     claims: dict[str, Claim] = {}
-    for peer, (cpu_goal, throughput_goal) in {"openenv": (2, 1), "agentrl": (4, 2)}.items():
+    for peer, (cpu_goal, throughput_goal) in {"openenv": (1, 1), "agentrl": (4, 2)}.items():
         cpu, throughput = ratios[peer]
         claims[f"cpu_ratio_{peer}"] = Claim(cpu, cpu_goal, at_least=True)
         claims[f"throughput_ratio_{peer}"] = Claim(throughput, throughput_goal, at_least=True)

@@ -158,7 +158,12 @@ class HubSession:
         """Start the episode and return its first observation. Raises EnvhubError."""
         if self._started is None:
             limit_s = _CALL_LIMIT_S + self._request.wait_s
-            body = await self._hub.request("POST", "/v1/sessions", wire.dumps(self._request), limit_s=limit_s)
+            try:
+                body = await self._hub.request("POST", "/v1/sessions", wire.dumps(self._request), limit_s=limit_s)
+            except asyncio.CancelledError:  # the session may exist although its id never arrived
+                key = quote(self._request.request_key or "", safe="")
+                await _finish(self._give_up("DELETE", f"/v1/sessions?request_key={key}", b""))
+                raise
             self._started = wire.loads(body, wire.Started)
             self.messages = tuple(wire.message_from_json(each) for each in self._started.messages)
             self.tools = tuple(wire.tool_from_json(each) for each in self._started.tools)
@@ -195,7 +200,7 @@ class HubSession:
         if self._started is None or self.done:
             return
         self.done = True
-        await _finish(self._send_cancel(self._path("cancel")))
+        await _finish(self._give_up("POST", self._path("cancel"), b"{}"))
 
     @property
     def id(self) -> str:
@@ -226,9 +231,9 @@ class HubSession:
     def _path(self, verb: str) -> str:
         return f"/v1/sessions/{quote(self._known.session_id, safe='')}/{verb}"
 
-    async def _send_cancel(self, path: str) -> None:
+    async def _give_up(self, method: str, path: str, body: bytes) -> None:
         try:
-            await self._hub.request("POST", path, b"{}", limit_s=_CANCEL_LIMIT_S, retry_for_s=_CANCEL_LIMIT_S)
+            await self._hub.request(method, path, body, limit_s=_CANCEL_LIMIT_S, retry_for_s=_CANCEL_LIMIT_S)
         except EnvhubError as error:
             log.debug("cancel: %s", error)
 

@@ -187,6 +187,10 @@ def _api(service: ControllerService, metrics: Metrics, lifespan: Callable[[FastA
     async def trace(session_id: str) -> Response:
         return _response(await service.trace(session_id))
 
+    @app.delete("/v1/sessions", tags=["sessions"], **documented(dict[str, Any], "The start is given up."))
+    async def delete_start(request_key: Annotated[str, Query(min_length=1, max_length=128)]) -> Response:
+        return _response(await service.cancel_start(request_key))
+
     @app.delete("/v1/sessions/{session_id}", tags=["sessions"], **documented(wire.SessionState))
     async def delete(session_id: str) -> Response:
         return _response(await service.call(session_id, "cancel", b""))

@@ -162,6 +162,16 @@ class ControllerService:
         finally:
             known.waiters -= 1
 
+    async def cancel_start(self, key: str) -> Answered:
+        """End what the start with this request key made or is about to make; harmless when there is nothing."""
+        known = self._keyed.get(key)
+        if known is not None and known.task is not None:
+            known.task.cancel()
+            await asyncio.wait({known.task})
+        elif known is not None and known.session_id is not None:
+            return await self.call(known.session_id, "cancel", _CLIENT_LEFT)
+        return Answered(200, wire.dumps({"request_key": key, "state": "ended"}))
+
     async def _give_up_start(self, known: _Keyed) -> None:
         """Its client left; unless somebody asks again soon, end what it started."""
         await self._clock.sleep(_ABANDONED_START_S)

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -190,10 +191,34 @@ async def test_options_that_make_no_sense_are_refused(options: Mapping[str, JSON
         await opened(**options)
 
 
-@pytest.mark.parametrize("settings", [{"no": 1}, {"backend": "c"}, {"official": "/nowhere"}, {"agentbench": "x"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"no": 1},
+        {"backend": "c"},
+        {"official": "/nowhere"},
+        {"agentbench": "x"},
+        {"backend": "auto", "processes": "many"},
+        {"backend": "auto", "processes": 0},
+        {"backend": "auto", "processes": True},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(settings: Mapping[str, JSON]) -> None:
     with pytest.raises(InvalidRequestError, match="alfworld"):
         create(settings)
+
+
+@pytest.mark.parametrize("value", ["1", "yes", 0, ""])
+def test_a_partial_release_is_asked_for_in_so_many_words(tmp_path: Path, value: JSON) -> None:
+    game = tmp_path / "json_2.1.1/train/pick_and_place_simple-Mug-None-Shelf-1/trial/game.tw-pddl"
+    game.parent.mkdir(parents=True)
+    content = {"pddl_domain": "", "grammar": "", "pddl_problem": "", "solvable": True, "walkthrough": []}
+    game.write_text(json.dumps(content))
+    with pytest.raises(InvalidRequestError, match="or set partial=true"):
+        create({"official": str(tmp_path)})
+    with pytest.raises(InvalidRequestError, match="'partial' of alfworld must be true or false"):
+        create({"official": str(tmp_path), "partial": value})
+    assert "official-train" in create({"official": str(tmp_path), "partial": "True"}).info().splits
 
 
 async def test_progress_is_told() -> None:
@@ -267,6 +292,14 @@ async def test_a_tool_for_each_verb_does_what_the_text_does(
         assert (first.reward, first.terminated, first.info) == (second.reward, second.terminated, second.info)
         if first.terminated:
             return
+
+
+@pytest.mark.parametrize("wording", ["2.1.1", "2.1.2"])
+@pytest.mark.parametrize("matching", ["exact", "normalised"])
+async def test_verbs_win_in_every_wording_and_matching(wording: str, matching: str) -> None:
+    episode = await opened(tools="verbs", text=wording, matching=matching)
+    results = [await episode.step(as_verb(command)) for command in WIN]
+    assert [result.reward for result in results] == [0, 0, 0, 1]
 
 
 async def test_verbs_are_described_for_function_calling() -> None:

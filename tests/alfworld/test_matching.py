@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from envhub.envs.alfworld import matching
 from envhub.envs.alfworld.game import Family, Game, Goal, Receptacle, Thing, Trait
 from envhub.envs.alfworld.matching import Mode, bleu, matched, most_similar
 from envhub.envs.alfworld.play import Play
@@ -115,6 +116,16 @@ def test_fuzzy_matching_gives_nothing_for_nothing_alike() -> None:
     assert most_similar("look", []) is None
 
 
+def test_fuzzy_matching_does_not_count_the_words_of_a_text_too_long_to_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "take mug 1 from desk 1"
+    for longest in ("desk " * 2001, f"{command} " + "mug " * 1995, f"{command} " * 400):
+        assert bleu(command.split(), longest.split()) <= 0.01
+    counted: list[int] = []
+    monkeypatch.setattr(matching, "_grams", lambda words, order: counted.append(len(words)))
+    assert most_similar("desk " * 200_000, [command]) is None
+    assert not counted
+
+
 def test_reasons_name_what_is_in_the_way(play: Play) -> None:
     assert why_not("go to desk 1", play) == "You are already at desk 1."
     assert why_not("go to moon 1", play) == "There is no receptacle named moon 1."
@@ -127,6 +138,16 @@ def test_reasons_name_what_is_in_the_way(play: Play) -> None:
     play.step("take pillow 1 from desk 1")
     assert why_not("take mug 1 from desk 1", play) == "You are carrying pillow 1; you can carry one thing only."
     assert why_not("put pillow 1 on desk 1", play) == "The pillow 1 cannot be put in or on desk 1."
+
+
+@pytest.mark.parametrize(
+    ("written", "spelled"),
+    [("GO TO Shelf 1", "go to shelf 1"), ("Look.", "look"), ("Put mug 1 in/on desk 1", "move mug 1 to desk 1")],
+)
+def test_in_exact_mode_the_reason_is_the_spelling(play: Play, written: str, spelled: str) -> None:
+    play.step("take mug 1 from desk 1")
+    assert carried_out(written, play, "exact") is None
+    assert why_not(written, play) == f"Write it exactly so: {spelled}"
 
 
 def test_reasons_do_not_tell_what_is_hidden(play: Play) -> None:

@@ -210,6 +210,11 @@ def test_a_second_start_walks_nothing_and_reads_no_game(root: Path, monkeypatch:
     assert open_index(root) == first
 
 
+def test_the_index_can_be_read_by_the_workers_of_any_user(root: Path) -> None:
+    open_index(root)
+    assert (root / "json_2.1.1" / INDEX_FILE).stat().st_mode & 0o777 == 0o644
+
+
 def test_a_stale_index_is_made_again_from_what_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = open_index(root)
     task = root / TWO_SOAPBARS.rsplit("/", 2)[0]

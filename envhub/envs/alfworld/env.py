@@ -53,7 +53,7 @@ class AlfworldEpisode:
         self.player = player
         self._options = options
         self._family = family
-        self._tools: Tools = (VerbTools if options.tools == "verbs" else ActionTool)(self._act)
+        self._tools: Tools = (VerbTools if options.tools == "verbs" else ActionTool)(self._act, put=player.put)
         self._last_written: deque[str] = deque(maxlen=_N_REPEATS)
         self._n_actions = 0
         self._executed: str | None = None
@@ -208,9 +208,9 @@ def create(settings: Mapping[str, JSON]) -> AlfworldEnvironment:
 
     Settings: ``datasets`` (root of shipped data), ``official`` (folder that holds json_2.1.1: splits official-train,
     official-valid_seen, official-valid_unseen; ``partial=true`` accepts a part of a release), ``agentbench`` (folder of
-    AgentBench's lists: splits agentbench-std, ...; needs ``official``), ``backend`` (native; textworld: the real packages
-    play; auto: they play what the native engine refuses), ``python`` (an interpreter that has the packages) and ``processes``
-    (how many of it). Raises InvalidRequestError.
+    AgentBench's lists, its data/alfworld: splits agentbench-std, ...; needs ``official``), ``backend`` (native; textworld: the
+    real packages play; auto: they play what the native engine refuses), ``python`` (an interpreter that has the packages) and
+    ``processes`` (how many of it). Raises InvalidRequestError.
     """
     for key in settings:
         if key not in _SETTINGS:
@@ -236,7 +236,7 @@ def _official(settings: Mapping[str, JSON]) -> dict[str, TaskSet]:
             raise InvalidRequestError("setting 'agentbench' of alfworld needs 'official', the folder of the games")
         return {}
     index = official.open_index(Path(settings["official"]))
-    partial = str(settings.get("partial", "false")).lower() == "true"
+    partial = _flag(settings, "partial")
     found = {}
     for split in official.RELEASE_SIZES:
         if not partial or any(path.startswith(f"{official.FOLDER}/{split}/") for path in index.games):
@@ -247,8 +247,16 @@ def _official(settings: Mapping[str, JSON]) -> dict[str, TaskSet]:
     return found
 
 
+def _flag(settings: Mapping[str, JSON], name: str) -> bool:
+    value = str(settings.get(name, False)).lower()
+    if value not in ("true", "false"):
+        raise InvalidRequestError(f"setting {name!r} of alfworld must be true or false")
+    return value == "true"
+
+
 def _stages(settings: Mapping[str, JSON]) -> StagePool:
-    size = int(settings.get("processes", os.cpu_count() or 1))
+    wanted = str(settings.get("processes", os.cpu_count() or 1))
+    size = int(wanted) if wanted.isdecimal() else 0
     if not 1 <= size <= _MAX_PROCESSES:
         raise InvalidRequestError(f"setting 'processes' of alfworld must be between 1 and {_MAX_PROCESSES}")
     return StagePool(python=settings.get("python"), size=size)

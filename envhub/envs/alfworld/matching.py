@@ -19,6 +19,8 @@ _PUT = re.compile(r"(?:put|move) (\S.*?) (?:in/on|into|onto|in|on|to) (\S.*)")
 _MAX_CHARS = 1000
 _THRESHOLD, _SMOOTHING = 0.01, 5
 _ORDERS = (1, 2, 3, 4)
+_MAX_WORDS = 2000
+"""A text of n words, more than this, scores at most max(ln n, words of the command) / (n - 3): below the threshold."""
 
 
 def matched(written: str, admissible: Collection[str], mode: Mode, *, put: str) -> str | None:
@@ -41,7 +43,9 @@ def most_similar(written: str, admissible: Sequence[str]) -> str | None:
     command = written.strip().lower().split("\n")[0]
     if command in admissible:
         return command
-    words = command.split()
+    words = command.split(maxsplit=_MAX_WORDS)
+    if len(words) > _MAX_WORDS:
+        return None
     grams = [_grams(words, order) for order in _ORDERS]
     scores = [(_bleu(each.split(), len(words), grams), each) for each in admissible]
     score, best = max(scores, key=lambda scored: scored[0], default=(0.0, ""))

@@ -50,6 +50,8 @@ HOW_TO_GET = (
 )
 _FORMAT = 1
 _REPORT_EVERY = 500
+_READABLE = 0o644
+"""An index is for the workers of every user; a temporary file is private."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def load_split(index: Index, split: str, *, partial: bool = False) -> TaskSet:
     if not paths or (len(paths) != RELEASE_SIZES[split] and not partial):
         raise ValueError(
             f"{index.root / FOLDER / split} holds {len(paths)} of {RELEASE_SIZES[split]} games: the folder is not whole. "
-            f"Remove it and unpack the archive again. {HOW_TO_GET}"
+            f"Remove it and unpack the archive again, or set partial=true to play what is there. {HOW_TO_GET}"
         )
     return _task_set(f"official/{split}", paths, index)
 
@@ -187,6 +189,7 @@ def _save(file: Path, index: Index) -> None:
     try:
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as draft:
             json.dump(record, draft, separators=(",", ":"))
+        os.chmod(draft.name, _READABLE)
         os.replace(draft.name, file)
     except OSError as error:
         log.warning("alfworld index cannot be kept in %s (%s); every start walks the games again", file, error)

@@ -28,6 +28,10 @@ class Player(Protocol):
     @property
     def won(self) -> bool: ...
 
+    @property
+    def put(self) -> str:
+        """How the game spells putting."""
+
     async def step(self, written: str, mode: matching.Mode) -> str | None:
         """Carry out what was written; the command carried out, or None when nothing was."""
 
@@ -57,8 +61,12 @@ class NativePlayer:
     def won(self) -> bool:
         return self.play.won
 
+    @property
+    def put(self) -> str:
+        return self.play.world.wording.put
+
     async def step(self, written: str, mode: matching.Mode) -> str | None:
-        command = matching.matched(written, self.play.actions, mode, put=self.play.world.wording.put)
+        command = matching.matched(written, self.play.actions, mode, put=self.put)
         self.play.step(command if command is not None else "")
         self._carried = subgoals(self.play.world, self.play.state, carried=self._carried).carried
         return command

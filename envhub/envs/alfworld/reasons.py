@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from envhub.envs.alfworld import engine
 from envhub.envs.alfworld.engine import CHANGEABLE, State
-from envhub.envs.alfworld.matching import normalised
+from envhub.envs.alfworld.matching import matched, normalised
 from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.world import NOBODY, Verb, World
 
@@ -20,6 +20,8 @@ _APPLIANCE = {Verb.CLEAN: "a sinkbasin", Verb.HEAT: "a microwave", Verb.COOL: "a
 
 def why_not(written: str, play: Play) -> str:
     """The reason why a command that is not admissible does nothing."""
+    if meant := matched(written, play.actions, "normalised", put=play.world.wording.put):
+        return f"Write it exactly so: {meant}"
     command = normalised(written)
     for pattern, explain in _FORMS.items():
         if found := re.fullmatch(pattern, command):

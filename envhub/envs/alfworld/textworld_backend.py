@@ -83,7 +83,7 @@ class TextWorldPlayer:
         self._pool = pool
         self._stage: Stage | None = stage
         self._view = view
-        self._put = WORDINGS[text].put
+        self._text = text
         self._answered = True
 
     @property
@@ -98,9 +98,13 @@ class TextWorldPlayer:
     def won(self) -> bool:
         return self._view.won
 
+    @property
+    def put(self) -> str:
+        return WORDINGS[self._text].put
+
     async def step(self, written: str, mode: matching.Mode) -> str | None:
         assert self._stage is not None, "step after close"
-        command = matching.matched(written, self._view.admissible, mode, put=self._put)
+        command = matching.matched(written, self._view.admissible, mode, put=self.put)
         self._answered = False
         self._view = await self._pool.run(partial(self._stage.step, command or ""))
         self._answered = True

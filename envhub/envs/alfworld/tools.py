@@ -22,8 +22,10 @@ class Tools(ToolEpisode):
 
     turn_limits = TurnLimits(max_calls=1)
 
-    def __init__(self, act: Act) -> None:
+    def __init__(self, act: Act, *, put: str) -> None:
+        """``put`` is how the game spells putting."""
         self._act = act
+        self._put = put
 
 
 class ActionTool(Tools):
@@ -61,7 +63,7 @@ class VerbTools(Tools):
     @tool
     async def put(self, object: Thing, receptacle: Place) -> Outcome:
         """Put the object you carry into or onto a receptacle you are at."""
-        return await self._act(f"put {object} in/on {receptacle}")
+        return await self._act(self._put.format(object, receptacle))
 
     @tool
     async def use(self, object: Thing) -> Outcome:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, datetime
@@ -30,11 +31,12 @@ from envhub.client.openai_policy import Endpoint
 from envhub.core.clock import SystemClock
 from envhub.core.errors import EnvhubError
 from envhub.core.protocols import Environment
-from envhub.core.types import JSON
+from envhub.core.types import JSON, LIMIT_OPTIONS
 from envhub.envs import registry
 
 OK, NOT_VERIFIED, WRONG_USE, NOTHING_GRADED, INTERRUPTED = 0, 1, 2, 3, 130
 _PLAIN_WIDTH = 140
+_N_FAILURES_SHOWN, _FAILURE_CHARS = 5, 300
 BUILT_IN = ("oracle", "null", "random")
 
 Connect = Callable[[], AbstractAsyncContextManager[Hub]]
@@ -172,6 +174,10 @@ def _show(folder: ResultsFolder, console: Console) -> None:
     n_redone = sum(row.status is not Status.GRADED for row in rows)
     if n_redone:
         console.print(f"{n_redone} episodes are not graded; --resume plays them again", style="yellow", markup=False)
+    failures = Counter((row.error.code, row.error.message) for row in rows if row.error is not None)
+    for (code, message), n_times in failures.most_common(_N_FAILURES_SHOWN):
+        text = f"  {n_times} x {code}: {message[:_FAILURE_CHARS]}"
+        console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
 
 
@@ -223,11 +229,10 @@ async def _targets(
     targets = []
     for spec in specs:
         info = await hub.info(spec.environment)
-        unknown = [name for name in options if name not in info.options]
+        valid = [*info.options, *LIMIT_OPTIONS]
+        unknown = [name for name in options if name not in valid]
         if unknown:
-            raise PlanError(
-                f"{spec.environment} has no option {unknown[0]!r}; valid: {', '.join(info.options) or 'none'}"
-            )
+            raise PlanError(f"{spec.environment} has no option {unknown[0]!r}; valid: {', '.join(valid)}")
         chosen = spec.split or split or info.default_split
         n_tasks = _split_size(spec.environment, info.splits, chosen)
         targets.append(Target(spec.environment, chosen, parse_tasks(spec.tasks or tasks, n_tasks)))

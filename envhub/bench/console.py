@@ -114,7 +114,9 @@ class _Lines:
 
 @contextmanager
 def counter_on(console: Console, text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar, on a terminal only, that is gone when the work is done; call it with (done, total)."""
+    """A bar that is gone when the work is done, or one line where there is no terminal; call it with (done, total)."""
+    if not console.is_terminal:
+        console.print(f"{text} ...", markup=False, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(escape(text), total=None)

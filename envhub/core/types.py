@@ -145,6 +145,10 @@ class Identity:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+LIMIT_OPTIONS = ("max_turns", "max_episode_s")
+"""What every session may be given as options besides its environment's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentInfo:
     """What an environment says of itself.

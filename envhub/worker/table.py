@@ -30,7 +30,7 @@ from envhub.core.errors import (
     UnavailableError,
 )
 from envhub.core.protocols import Environment
-from envhub.core.types import JSON, EnvironmentInfo, Identity, TaskRef
+from envhub.core.types import JSON, LIMIT_OPTIONS, EnvironmentInfo, Identity, TaskRef
 from envhub.link.frames import Closed, Draining, Finished, Frame, Opened, SessionNote
 from envhub.worker.session import Abort, Answer, Session, SessionLimits, SessionSpec, close_quietly
 
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 
 _SEEDS = 2**31
 _OFFER_AGAIN_S = 30.0
-_LIMIT_OPTIONS = ("max_turns", "max_episode_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +152,7 @@ class SessionTable:
         seed = request.seed if request.seed is not None else self._rng.randrange(_SEEDS)
         options, limits = _options(info, request.options, self.settings.max_step_s)
         changed = {key: value for key, value in options.items() if value != info.options[key]}
+        changed |= {name: value for name in LIMIT_OPTIONS if (value := getattr(limits, name)) != getattr(info, name)}
         grading = str(options.get("grading", "strict"))
         identity = Identity(info.name, info.version, info.dataset_hash, grading, changed, info.image_digest)
         spec = SessionSpec(
@@ -337,12 +337,12 @@ def _options(
                 kind = type(default).__name__
                 raise InvalidRequestError(f"option {name!r} of {info.name} must be of type {kind}")
             options[name] = value
-        elif name in _LIMIT_OPTIONS:
+        elif name in LIMIT_OPTIONS:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e6:
                 raise InvalidRequestError(f"option {name!r} must be a number above 0 and at most 1000000")
             limits[name] = value
         else:
-            valid = ", ".join([*info.options, *_LIMIT_OPTIONS])
+            valid = ", ".join([*info.options, *LIMIT_OPTIONS])
             raise InvalidRequestError(f"{info.name} has no option {name!r}; valid: {valid}")
     if int(limits["max_turns"]) != limits["max_turns"]:
         raise InvalidRequestError("option 'max_turns' must be a whole number")

@@ -116,7 +116,7 @@ def test_a_finished_run_is_not_played_again_and_another_plan_is_refused(tmp_path
         (["calculator", "calculator:1", "-a", "null"], "named twice"),
         (["calculator", "-m", "x"], "OPENAI_BASE_URL"),
         (["calculator", "-a", "null", "--option", "x"], "NAME=VALUE"),
-        (["calculator", "-a", "null", "--option", "x=1"], "has no option 'x'; valid: none"),
+        (["calculator", "-a", "null", "--option", "x=1"], "has no option 'x'; valid: max_turns, max_episode_s"),
     ],
 )
 def test_wrong_use_says_what_is_right(

@@ -149,6 +149,13 @@ async def test_the_grading_mode_is_part_of_the_identity(desk: Desk) -> None:
     assert plain.body["identity"]["digest"] != other.body["identity"]["digest"]
 
 
+async def test_other_limits_are_part_of_the_identity(desk: Desk) -> None:
+    limits = [{}, {"max_turns": 3}, {"max_episode_s": 7.5}]
+    identities = [(await desk.start(f"wtest1.{n}", options=each)).body["identity"] for n, each in enumerate(limits)]
+    assert [each["options"] for each in identities] == limits
+    assert len({each["digest"] for each in identities}) == 3
+
+
 async def test_a_drawn_task_follows_the_seed(desk: Desk) -> None:
     drawn = [(await desk.start(f"s{number}", task=None, seed=number // 2)).body["task"] for number in range(40)]
     assert drawn[::2] == drawn[1::2] and len(set(drawn)) > 5 and all(0 <= each < 100 for each in drawn)

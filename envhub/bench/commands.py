@@ -169,7 +169,10 @@ def _show(folder: ResultsFolder, console: Console) -> None:
     report = folder.path / "report.html"
     report.write_text(render(folder.path.name, folder.plan, rows, folder.identities), "utf-8")
     console.print(results_table(summaries))
-    for warning in mixed_identities(summaries):
+    warnings = mixed_identities(summaries)
+    if "oracle" in folder.plan.agents and set(folder.plan.options) - set(LIMIT_OPTIONS):
+        warnings += ("reference solutions are written for the default options; other options may not suit them",)
+    for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
     n_redone = sum(row.status is not Status.GRADED for row in rows)
     if n_redone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from envhub.core.errors import (
     EpisodeError,
     EpisodeFailedError,
     EpisodeTimeoutError,
+    InvalidRequestError,
     TaskUnusableError,
     UnavailableError,
 )
@@ -64,6 +66,8 @@ async def test_both_kinds_of_ids_work(id: str) -> None:
         ("get_relations", ("Nobody",), "neither a variable"),
         ("get_relations", ("#0",), "none yet"),
         ("get_relations", ("m.1; DROP",), "neither a variable"),
+        ("get_relations", ("m." + "x" * 1_000_000,), "neither a variable"),
+        ("get_relations", ("#\u0663",), "is not a variable"),
         ("get_neighbors", ("m.ann> ?p ?o } #", "film.film.cast"), "neither a variable"),
         ("get_neighbors", ("Ann", "film.film.cast"), "has no relation film.film.cast"),
         ("get_neighbors", ("Ann", "no.such.relation"), "not a relation"),
@@ -196,8 +200,6 @@ async def test_demonstration_stands_before_the_question() -> None:
     ],
 )
 async def test_bad_options_are_refused(options: dict[str, object]) -> None:
-    from envhub.core.errors import InvalidRequestError
-
     with pytest.raises(InvalidRequestError, match=next(iter(options))):
         await opened(options=options)
 
@@ -332,3 +334,15 @@ async def test_many_episodes_leave_nothing_behind() -> None:
     await play(100)
     gc.collect()
     assert len(gc.get_objects()) - before < 200
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "localhost:3001/sparql", "http:///sparql", "ftp://host/sparql"])
+def test_endpoint_that_is_no_url_is_refused_at_once(endpoint: str, tmp_path: Path) -> None:
+    """Else every episode would wait for a store that can never answer."""
+    with pytest.raises(InvalidRequestError, match="'endpoint' of kg must be a URL"):
+        env.create({"cache": "memory", "official": str(tmp_path), "endpoint": endpoint})
+
+
+def test_folder_without_official_data_is_told_by_its_setting(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="'official' of kg"):
+        env.create({"cache": "memory", "official": str(tmp_path)})

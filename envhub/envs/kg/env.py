@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, cast
+from urllib.parse import urlsplit
 
 from envhub.core.errors import EpisodeFailedError, InvalidRequestError, TaskUnusableError, ToolError, UnavailableError
 from envhub.core.protocols import Script
@@ -324,8 +325,14 @@ def _user_cache() -> Path:
 def _official(root: Path, settings: Mapping[str, JSON]) -> dict[str, Split]:
     from envhub.envs.kg.http import HttpStore
 
-    ontology = official.load_schema(root / official.SCHEMA)
     endpoint = settings.get("endpoint")
+    if endpoint and (urlsplit(str(endpoint)).scheme not in ("http", "https") or not urlsplit(str(endpoint)).hostname):
+        raise InvalidRequestError("setting 'endpoint' of kg must be a URL such as http://localhost:3001/sparql")
+    if not (root / official.SCHEMA).is_file():
+        raise InvalidRequestError(
+            f"setting 'official' of kg must name a copy of AgentBench's repository; {root} is none"
+        )
+    ontology = official.load_schema(root / official.SCHEMA)
     store = HttpStore(str(endpoint), graph=settings.get("endpoint_graph")) if endpoint else None
     world = World(ontology, "freebase", store, _ADVICE)
     found = {}

@@ -25,7 +25,7 @@ OTHER_TYPES = frozenset({"string", "boolean", "anyURI", "duration", "gMonthDay",
 DATATYPES = NUMBER_TYPES | TIME_TYPES | OTHER_TYPES
 """Local names of the XML Schema datatypes a literal may have."""
 
-ENTITY = re.compile(r"[mg]\.[0-9A-Za-z_]+", re.ASCII)
+ENTITY = re.compile(r"[mg]\.[0-9A-Za-z_]{1,64}", re.ASCII)
 IDENTIFIER = re.compile(r"[0-9A-Za-z_]+(\.[0-9A-Za-z_]+)+", re.ASCII)
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*", re.ASCII)
 _OBJECT = re.compile(r'("(?:[^"\\]|\\.)*")(?:@([A-Za-z0-9-]+)|\^\^([A-Za-z]+))?')

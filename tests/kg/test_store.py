@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import shutil
 import socket
 import threading
 import urllib.request
@@ -89,6 +90,25 @@ async def test_store_is_opened_once_and_again_after_a_failure() -> None:
         await store.ready()
     assert await asyncio.gather(*(names(store) for _ in range(8))) == [{"m.f1", "m.f2", "m.f3"}] * 8
     assert len(attempts) == 2
+    await store.close()
+
+
+def _damaged(cache: Path) -> Path:
+    open_store(cache, "films", lambda: films.TRIPLES)
+    (folder,) = (each for each in cache.iterdir() if each.is_dir())
+    for file in folder.glob("*.sst"):
+        file.write_bytes(bytes(byte ^ 0xFF for byte in file.read_bytes()))
+    return folder
+
+
+async def test_damaged_files_are_told_and_used_again_once_they_are_built_anew(tmp_path: Path) -> None:
+    """Damage that the engine finds when it opens the files is not an OSError of its own."""
+    folder = _damaged(tmp_path)
+    store = EmbeddedStore(lambda: open_store(tmp_path, "films", lambda: films.TRIPLES))
+    with pytest.raises(UnavailableError, match=f"delete {folder}"):
+        await store.ready()
+    shutil.rmtree(folder)
+    assert await names(store) == {"m.f1", "m.f2", "m.f3"}
     await store.close()
 
 

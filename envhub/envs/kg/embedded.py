@@ -59,7 +59,7 @@ class EmbeddedStore:
         loaded = self._loaded
         try:
             return await asyncio.shield(loaded)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             if self._loaded is loaded:
                 self._loaded = None
             raise UnavailableError(f"the graph cannot be opened: {error}", retry_after_s=10.0) from error
@@ -99,7 +99,7 @@ class EmbeddedStore:
                 found.append(_term(row[0]))
                 if len(found) % 1024 == 0 and self._clock.now() > until:
                     raise self._too_slow()
-        except (OSError, SyntaxError) as error:
+        except (OSError, RuntimeError, SyntaxError) as error:
             raise EpisodeFailedError(f"the graph could not be queried: {error}") from error
         return found
 
@@ -136,7 +136,10 @@ def open_store(cache: Path | None, key: str, triples: Callable[[], Iterable[Trip
         with _locked(cache / f"{folder.name}.lock"):
             if not folder.is_dir():
                 _build(folder, triples())
-    return Store.read_only(str(folder))
+    try:
+        return Store.read_only(str(folder))
+    except (OSError, RuntimeError) as error:
+        raise OSError(f"{error}; delete {folder} to have it built again") from error
 
 
 def _build(folder: Path, triples: Iterable[Triple]) -> None:

@@ -328,7 +328,7 @@ def _official(root: Path, settings: Mapping[str, JSON]) -> dict[str, Split]:
     endpoint = settings.get("endpoint")
     if endpoint and (urlsplit(str(endpoint)).scheme not in ("http", "https") or not urlsplit(str(endpoint)).hostname):
         raise InvalidRequestError("setting 'endpoint' of kg must be a URL such as http://localhost:3001/sparql")
-    if not (root / official.SCHEMA).is_file():
+    if not (root / official.SCHEMA).exists():
         raise InvalidRequestError(
             f"setting 'official' of kg must name a copy of AgentBench's repository; {root} is none"
         )

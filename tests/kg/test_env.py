@@ -239,13 +239,17 @@ async def test_programs_stay_small_enough_to_answer() -> None:
 class BrokenStore:
     name = "broken"
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, *, works_otherwise: bool = False) -> None:
         self._error = error
+        self._works_otherwise = works_otherwise
+        self._asked = False
 
     async def ready(self) -> None:
-        pass
+        if self._asked and not self._works_otherwise:
+            raise UnavailableError("not ready")
 
     async def select(self, query: str) -> Sequence[Term]:
+        self._asked = True
         raise self._error
 
     async def close(self) -> None:
@@ -263,6 +267,16 @@ async def test_failing_store_is_never_a_reward(error: Exception) -> None:
     working._store = BrokenStore(error)
     with pytest.raises(EpisodeError):
         await say(working, "Final Answer: #0")
+
+
+async def test_a_program_too_expensive_for_a_working_store_is_the_agents_affair() -> None:
+    working = await opened()
+    await call(working, "get_neighbors", "Ann", "people.person.directed")
+    working._store = BrokenStore(EpisodeTimeoutError("slow"), works_otherwise=True)
+    for text in (await call(working, "get_attributes", "#0"), await say(working, "Final Answer: #0")):
+        assert "takes too long" in str(text)
+    working._store = (await opened())._store
+    assert (await say(working, "Final Answer: #0")).terminated
 
 
 async def test_answer_too_large_to_be_read_whole_is_wrong() -> None:

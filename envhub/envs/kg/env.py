@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Annotated, cast
 from urllib.parse import urlsplit
 
-from envhub.core.errors import EpisodeFailedError, InvalidRequestError, TaskUnusableError, ToolError, UnavailableError
+from envhub.core.errors import (
+    EnvhubError,
+    EpisodeFailedError,
+    EpisodeTimeoutError,
+    InvalidRequestError,
+    TaskUnusableError,
+    ToolError,
+    UnavailableError,
+)
 from envhub.core.protocols import Script
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, StopReason, TaskRef
 from envhub.envs.datasets import dataset_dir, read_manifest
@@ -209,10 +217,21 @@ class KGEpisode(ToolEpisode):
         return self._properties[program]
 
     async def _select(self, query: str) -> Sequence[Term]:
+        """Raises ToolError for a query that is too expensive, as only the agent's own program can make it."""
         try:
             return await self._store.select(query)
         except UnavailableError as error:
             raise EpisodeFailedError(f"the graph store failed: {error.message}") from error
+        except EpisodeTimeoutError as error:
+            await self._answers_at_all(error)
+            raise ToolError("Error: this takes too long to work out; start from fewer entities") from error
+
+    async def _answers_at_all(self, timeout: EpisodeTimeoutError) -> None:
+        """Raises ``timeout`` when the store answers nothing else either: then it is the store that is slow."""
+        try:
+            await self._store.ready()
+        except EnvhubError:
+            raise timeout from None
 
 
 class KGEpisodeWithAnswerTool(KGEpisode):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from envhub.core.errors import EnvhubError, InternalError, InvalidRequestError, UnavailableError, from_code
+from envhub.core.text import clean
 from envhub.core.types import (
     JSON,
     EnvironmentInfo,
@@ -187,7 +188,7 @@ def dumps(value: object) -> bytes:
 
 def _repaired(value: JSON) -> JSON:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return clean(value)
     if isinstance(value, Mapping):
         return {_repaired(key): _repaired(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

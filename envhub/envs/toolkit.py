@@ -16,6 +16,7 @@ import msgspec
 
 from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import EnvhubError, EpisodeFailedError, ToolError
+from envhub.core.text import clean
 from envhub.core.types import JSON, Message, StepResult, StopReason, ToolCall, ToolSpec
 
 OVER = "The episode is over; this call was not executed."
@@ -165,15 +166,6 @@ class ToolEpisode:
             raise
         except Exception as error:  # boundary: a broken tool is the environment's failure, never the agent's
             raise EpisodeFailedError(f"tool failed: {type(error).__name__}: {error}") from error
-
-
-def clean(text: str) -> str:
-    """Text that can be encoded as UTF-8: lone surrogates become U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _result(messages: tuple[Message, ...], end: End | None) -> StepResult:

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 from gymnasium.error import InvalidAction
 
+from envhub.core.text import clean
 from envhub.core.types import JSON, Message, ToolCall, ToolSpec
-from envhub.envs.toolkit import clean
 from envhub.wire import assistant_from_json, tool_to_json
 
 Record: TypeAlias = dict[str, Any]

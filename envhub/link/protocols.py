@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from envhub.link.frames import Frame, Hello
@@ -27,12 +27,3 @@ class WorkerEnd(Protocol):
 
     def abandon(self, session_ids: Iterable[str]) -> None:
         """Close sessions whose clients were already told that they are lost."""
-
-
-class Attachment(Protocol):
-    """One attached connection of a worker, on the controller's side."""
-
-    def receive(self, frames: Sequence[Frame]) -> None: ...
-
-    def detach(self) -> None:
-        """The connection is gone; the worker may come back."""

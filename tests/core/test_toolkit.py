@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from envhub.core.clock import Clock
 from envhub.core.errors import EpisodeFailedError, GraderError
+from envhub.core.text import clean
 from envhub.core.types import Message, StepResult, StopReason, ToolCall, ToolSpec
-from envhub.envs.toolkit import OVER, End, Outcome, ToolEpisode, TurnLimits, clean, tool, toolset_of
+from envhub.envs.toolkit import OVER, End, Outcome, ToolEpisode, TurnLimits, tool, toolset_of
 from envhub.testing.clock import FakeClock
 from tests.core.tool_classes import Box, Kinds, Point
 

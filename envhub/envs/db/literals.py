@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from envhub.core.text import clean
+
 MAX_DEPTH = 8
 
 _TOKENS_PER_ATOM = 5  # "(", the atom, ",", ")", ","
@@ -142,8 +144,7 @@ def _unescape(body: str) -> str:
     """JSON's surrogate pairs become one character."""
     if "\\" not in body:
         return body
-    text = _ESCAPE.sub(_escape, body)
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return clean(_ESCAPE.sub(_escape, body))
 
 
 def _escape(match: re.Match[str]) -> str:

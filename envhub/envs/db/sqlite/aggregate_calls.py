@@ -9,6 +9,7 @@ from envhub.envs.db.sqlite import expressions, orders
 from envhub.envs.db.sqlite import nodes as n
 from envhub.envs.db.sqlite.convert import cast_to, division_digits, integer, literal, number, real, sortable, text
 from envhub.envs.db.sqlite.errors import MySQLError, bad_parameter_count, unsupported
+from envhub.envs.db.sqlite.grammar import WINDOW_ONLY
 from envhub.envs.db.sqlite.kinds import INT, JSON, REAL, STR, dec, unify
 from envhub.envs.db.sqlite.scope import Context, Scope, X
 
@@ -39,21 +40,6 @@ _MOMENTS = {
     "STD": "m_stdpop", "STDDEV": "m_stdpop", "STDDEV_POP": "m_stdpop", "STDDEV_SAMP": "m_stdsamp",
     "VARIANCE": "m_varpop", "VAR_POP": "m_varpop", "VAR_SAMP": "m_varsamp",
 }  # fmt: skip
-WINDOW_ONLY = frozenset(
-    [
-        "ROW_NUMBER",
-        "RANK",
-        "DENSE_RANK",
-        "PERCENT_RANK",
-        "CUME_DIST",
-        "NTILE",
-        "LAG",
-        "LEAD",
-        "FIRST_VALUE",
-        "LAST_VALUE",
-        "NTH_VALUE",
-    ]
-)
 
 
 def compile_aggregate(ctx: Context, node: n.Call, scope: Scope) -> X:

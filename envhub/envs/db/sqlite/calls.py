@@ -24,6 +24,7 @@ from envhub.envs.db.sqlite.convert import (
 from envhub.envs.db.sqlite.errors import MySQLError, bad_parameter_count
 from envhub.envs.db.sqlite.functions import Spec, dates, documents, numbers, regex
 from envhub.envs.db.sqlite.functions import text as texts
+from envhub.envs.db.sqlite.grammar import WINDOW_ONLY
 from envhub.envs.db.sqlite.kinds import DATE, DATETIME, INT, JSON, NULL, REAL, STR, TEMPORAL, TIME, T, dec, unify
 from envhub.envs.db.sqlite.scope import Context, Scope, X, flag
 
@@ -48,7 +49,7 @@ _KINDS["bin"] = T("bin", binary=True)
 
 def compile_call(ctx: Context, node: n.Call, scope: Scope) -> X:
     name = node.name
-    if node.over is not None or name in aggregate_calls.WINDOW_ONLY:
+    if node.over is not None or name in WINDOW_ONLY:
         return aggregate_calls.compile_window(ctx, node, scope)
     if name in aggregate_calls.AGGREGATES:
         return aggregate_calls.compile_aggregate(ctx, node, scope)

@@ -89,10 +89,6 @@ def unsupported(what: str) -> MySQLError:
     return MySQLError(1235, f"This version of MySQL doesn't yet support '{what}'")
 
 
-def denied(command: str, target: str) -> MySQLError:
-    return MySQLError(1142, f"{command} command denied to user 'agent'@'localhost' for table '{target}'")
-
-
 def too_deep() -> MySQLError:
     return MySQLError(1436, "Thread stack overrun: the statement is nested too deeply")
 

@@ -40,28 +40,8 @@ UNITS = frozenset(
         "YEAR_MONTH",
     ]
 )
-_WORD_CALLS = frozenset(
+WINDOW_ONLY = frozenset(
     [
-        "IF",
-        "LEFT",
-        "RIGHT",
-        "REPLACE",
-        "REPEAT",
-        "INSERT",
-        "MOD",
-        "CHAR",
-        "DATABASE",
-        "SCHEMA",
-        "VALUES",
-        "CURRENT_DATE",
-        "CURRENT_TIME",
-        "CURRENT_TIMESTAMP",
-        "LOCALTIME",
-        "LOCALTIMESTAMP",
-        "UTC_DATE",
-        "UTC_TIME",
-        "UTC_TIMESTAMP",
-        "CURRENT_USER",
         "ROW_NUMBER",
         "RANK",
         "DENSE_RANK",
@@ -73,7 +53,6 @@ _WORD_CALLS = frozenset(
         "FIRST_VALUE",
         "LAST_VALUE",
         "NTH_VALUE",
-        "GROUPING",
     ]
 )
 _BARE_CALLS = frozenset(
@@ -88,6 +67,26 @@ _BARE_CALLS = frozenset(
         "UTC_TIMESTAMP",
         "CURRENT_USER",
     ]
+)
+_WORD_CALLS = (
+    _BARE_CALLS
+    | WINDOW_ONLY
+    | frozenset(
+        [
+            "IF",
+            "LEFT",
+            "RIGHT",
+            "REPLACE",
+            "REPEAT",
+            "INSERT",
+            "MOD",
+            "CHAR",
+            "DATABASE",
+            "SCHEMA",
+            "VALUES",
+            "GROUPING",
+        ]
+    )
 )
 _BINARY = {"|": 1, "&": 2, "<<": 3, ">>": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5, "DIV": 5, "MOD": 5, "^": 6}
 NO_SPACE_CALLS = frozenset(

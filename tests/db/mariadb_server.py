@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shutil
 import signal
@@ -51,6 +50,7 @@ class MariaDBServer:
             "--bind-address=127.0.0.1",
             f"--port={self.port}",
             f"--pid-file={folder / 'server.pid'}",
+            f"--tmpdir={_scratch(folder)}",
             "--skip-innodb-doublewrite",
             "--lower-case-table-names=0",
             *options,
@@ -154,14 +154,30 @@ def _installed() -> Path:
     """A fresh data folder, made once in a process and copied for every server."""
     folder = Path(tempfile.mkdtemp(prefix="envhub-mariadb-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    options = [*COMMON_OPTIONS, f"--datadir={folder}", "--auth-root-authentication-method=normal", "--skip-test-db"]
-    lock = Path(tempfile.gettempdir()) / "envhub-mariadb-install.lock"
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # one at a time on this machine: two have been seen to disturb each other
-        done = subprocess.run(["mariadb-install-db", *options], capture_output=True, text=True, timeout=120)
+    data = folder / "data"
+    done = subprocess.run(
+        [
+            "mariadb-install-db",
+            *COMMON_OPTIONS,
+            f"--datadir={data}",
+            f"--tmpdir={_scratch(folder)}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"mariadb-install-db failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return folder
+    return data
+
+
+def _scratch(folder: Path) -> Path:
+    """Temporary tables of one server alone: a starting server removes every ``#sql*`` file of its tmpdir, others' too."""
+    scratch = folder / "tmp"
+    scratch.mkdir(exist_ok=True)
+    return scratch
 
 
 def _mariadbd() -> str:

@@ -13,7 +13,8 @@
     │   ├── TurnConflictError       409 turn_conflict         details.current_turn names the turn to send
     │   ├── SessionEndedError       410 session_ended         details.reason says why
     │   ├── BodyTooLargeError       413 body_too_large
-    │   └── MissingExtraError       424 missing_extra         names the pip extra to install
+    │   ├── MissingExtraError       424 missing_extra         names the pip extra to install
+    │   └── SandboxUnavailableError 424 sandbox_unavailable   no safe sandbox on this machine; says what to install
     ├── UnavailableError          try again after details.retry_after_s
     │   ├── NoCapacityError         503 no_capacity
     │   ├── ShuttingDownError       503 shutting_down
@@ -22,9 +23,11 @@
     │   ├── EpisodeFailedError      502 episode_failed
     │   ├── GraderError             502 grader_failed
     │   ├── EpisodeTimeoutError     504 episode_timeout       our time limit on one call
+    │   ├── SandboxLostError        502 sandbox_lost          the sandbox of the session is gone
     │   └── SessionLostError        410 session_lost          its worker is gone
     ├── InternalError             500 internal               a bug in the hub
-    └── ToolError                 never on the wire: text for the model
+    ├── ToolError                 never on the wire: text for the model
+    └── SandboxFileError          never on the wire: no such file in a sandbox, or not one that may be read
 """
 
 from __future__ import annotations
@@ -101,6 +104,11 @@ class MissingExtraError(RequestError):
     status = 424
 
 
+class SandboxUnavailableError(RequestError):
+    code = "sandbox_unavailable"
+    status = 424
+
+
 class UnavailableError(EnvhubError):
     """Nothing is wrong with the call; the same call may succeed after ``details["retry_after_s"]``."""
 
@@ -143,6 +151,10 @@ class EpisodeTimeoutError(EpisodeError):
     status = 504
 
 
+class SandboxLostError(EpisodeError):
+    code = "sandbox_lost"
+
+
 class SessionLostError(EpisodeError):
     code = "session_lost"
     status = 410
@@ -154,6 +166,10 @@ class InternalError(EnvhubError):
 
 class ToolError(Exception):
     """Raised by a tool function; its text becomes the tool message the model reads. It never ends an episode."""
+
+
+class SandboxFileError(Exception):
+    """A path of a sandbox that cannot be read or written as asked; the caller decides what it means."""
 
 
 def _tree(root: type[EnvhubError]) -> dict[str, type[EnvhubError]]:

@@ -1,0 +1,1 @@
+"""The OS environment: requests to a real Linux, one sandbox per episode."""

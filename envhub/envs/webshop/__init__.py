@@ -1,0 +1,1 @@
+"""The WebShop environment: find and buy what an instruction asks for."""

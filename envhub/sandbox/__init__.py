@@ -1,0 +1,1 @@
+"""Sandboxes: drivers, the shell inside, the warm pool."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -88,6 +88,30 @@ class CancelRequest(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=256)] = "cancelled by the client"
 
 
+class ForkRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sessions/{id}/fork``; may be empty."""
+
+    turn: Annotated[
+        Annotated[int, Meta(ge=0, le=2**31)] | None,
+        Meta(description="The turn that the session must be at; null takes it as it is."),
+    ] = None
+    lease_s: Annotated[LeaseSeconds | None, Meta(description="Lease of the fork; null takes its parent's.")] = None
+    tags: Annotated[Tags, Meta(description="Labels of the fork, added to its parent's.")] = field(default_factory=dict)
+    request_key: Annotated[
+        Name | None, Meta(description="Makes the call repeatable: the same key gives the same fork of this session.")
+    ] = None
+
+
+class ForkCall(Struct, frozen=True):
+    """What a controller sends a worker for it; ``request_key`` is unique among all sessions."""
+
+    parent: str
+    turn: int | None
+    lease_s: float | None
+    tags: dict[str, str]
+    request_key: str | None
+
+
 class Started(Struct, frozen=True):
     """Answer to a start."""
 
@@ -103,6 +127,17 @@ class Started(Struct, frozen=True):
     lease_s: float
     identity: dict[str, Any]
     info: dict[str, Any]
+
+
+class Forked(Started, frozen=True):
+    """Answer to a fork: a session that goes on at ``turn``; ``messages`` are those of its parent's start.
+
+    ``fork`` says how: ``native`` (the environment copied its state) or ``replay`` (the parent's messages were played again, and
+    every answer was the same).
+    """
+
+    parent: str
+    fork: Literal["native", "replay"]
 
 
 class Stepped(Struct, frozen=True):

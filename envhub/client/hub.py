@@ -12,7 +12,7 @@ import random
 import secrets
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from envhub import wire
@@ -138,12 +138,17 @@ class Hub:
 class HubSession:
     """One episode on a hub. Calls are made one at a time; leaving the ``async with`` early cancels the episode."""
 
-    def __init__(self, hub: Hub, request: wire.StartRequest) -> None:
+    def __init__(self, hub: Hub, request: wire.StartRequest, *, started: wire.Forked | None = None) -> None:
         self._hub = hub
         self._request = request
         self._started: wire.Started | None = None
         self.turn = 0
         self.done = False
+        self.fork_kind: Literal["native", "replay"] | None = None
+        if started is not None:
+            self._know(started)
+            self.turn = started.turn
+            self.fork_kind = started.fork
 
     async def __aenter__(self) -> HubSession:
         await self.start()
@@ -164,10 +169,8 @@ class HubSession:
                 key = quote(self._request.request_key or "", safe="")
                 await _finish(self._give_up("DELETE", f"/v1/sessions?request_key={key}", b""))
                 raise
-            self._started = wire.loads(body, wire.Started)
-            self.messages = tuple(wire.message_from_json(each) for each in self._started.messages)
-            self.tools = tuple(wire.tool_from_json(each) for each in self._started.tools)
-        return Observation(self.messages, self.tools, self._started.info)
+            self._know(wire.loads(body, wire.Started))
+        return Observation(self.messages, self.tools, self._known.info)
 
     async def interact(self, message: Message) -> StepResult:
         """Play one turn with an assistant message.
@@ -189,6 +192,20 @@ class HubSession:
         self.turn = answer.turn
         self.done = answer.terminated or answer.truncated
         return wire.step_from_wire(answer)
+
+    async def fork(self, *, lease_s: float | None = None, tags: Mapping[str, str] | None = None) -> HubSession:
+        """A session of its own that goes on from this one's turn; both end apart. See ``fork_kind`` for how it was made.
+
+        Raises UnavailableError (no free slot on its worker), SessionEndedError, EpisodeError (it cannot be doubled).
+        """
+        request = wire.ForkRequest(self.turn, lease_s, dict(tags or {}), secrets.token_urlsafe(16))
+        try:
+            body = await self._hub.request("POST", self._path("fork"), wire.dumps(request))
+        except asyncio.CancelledError:
+            key = quote(f"fork:{self.id}:{request.request_key}", safe="")
+            await _finish(self._give_up("DELETE", f"/v1/sessions?request_key={key}", b""))
+            raise
+        return HubSession(self._hub, self._request, started=wire.loads(body, wire.Forked))
 
     async def renew(self, lease_s: float | None = None) -> None:
         """Restart the lease. Raises SessionEndedError, SessionLostError."""
@@ -227,6 +244,11 @@ class HubSession:
         if self._started is None:
             raise RuntimeError("the session has not been started: use `async with` or `await session.start()`")
         return self._started
+
+    def _know(self, started: wire.Started) -> None:
+        self._started = started
+        self.messages = tuple(wire.message_from_json(each) for each in started.messages)
+        self.tools = tuple(wire.tool_from_json(each) for each in started.tools)
 
     def _path(self, verb: str) -> str:
         return f"/v1/sessions/{quote(self._known.session_id, safe='')}/{verb}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -92,6 +92,9 @@ class SyncSession:
 
     def interact(self, message: Message) -> StepResult:
         return self._thread.run(self._session.interact(message))
+
+    def fork(self, *, lease_s: float | None = None, tags: Mapping[str, str] | None = None) -> SyncSession:
+        return SyncSession(self._thread, self._thread.run(self._session.fork(lease_s=lease_s, tags=tags)))
 
     def renew(self, lease_s: float | None = None) -> None:
         self._thread.run(self._session.renew(lease_s))

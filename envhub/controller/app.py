@@ -28,7 +28,7 @@ from envhub.controller.asgi import (
     send_error,
 )
 from envhub.controller.auth import Keys
-from envhub.controller.metrics import Metrics
+from envhub.controller.metrics import CALLS, Metrics
 from envhub.controller.openapi import complete, documented
 from envhub.controller.service import Answered, ControllerService
 from envhub.core.clock import Clock
@@ -37,7 +37,7 @@ from envhub.link.frames import LINK_PATH, LINKED, NOT_LINKED
 
 log = logging.getLogger(__name__)
 
-_LANES = {"interact": "interact", "renew": "renew", "cancel": "cancel"}
+_LANES = frozenset(CALLS) - {"start"}
 _SESSIONS = "/v1/sessions"
 _OPEN_PATHS = ("/healthz", "/readyz")
 
@@ -113,6 +113,8 @@ class HubApp:
     def _run(self, call: str, session_id: str, body: bytes) -> Awaitable[Answered]:
         if call == "start":
             return self._service.start(body)
+        if call == "fork":
+            return self._service.fork(session_id, body)
         return self._service.call(session_id, call, body)
 
     async def _heartbeat(self, path: str, send: Send) -> None:
@@ -127,7 +129,7 @@ def _lane(path: str) -> tuple[str, str] | None:
     if not path.startswith(_SESSIONS + "/"):
         return None
     session_id, _, verb = path[len(_SESSIONS) + 1 :].partition("/")
-    return (_LANES[verb], session_id) if verb in _LANES else None
+    return (verb, session_id) if verb in _LANES else None
 
 
 def _headers(answer: Answered) -> list[tuple[bytes, bytes]]:
@@ -188,7 +190,7 @@ def _api(service: ControllerService, metrics: Metrics, lifespan: Callable[[FastA
         return _response(await service.trace(session_id))
 
     @app.delete("/v1/sessions", tags=["sessions"], **documented(dict[str, Any], "The start is given up."))
-    async def delete_start(request_key: Annotated[str, Query(min_length=1, max_length=128)]) -> Response:
+    async def delete_start(request_key: Annotated[str, Query(min_length=1, max_length=256)]) -> Response:
         return _response(await service.cancel_start(request_key))
 
     @app.delete("/v1/sessions/{session_id}", tags=["sessions"], **documented(wire.SessionState))
@@ -234,6 +236,10 @@ def _documented_fast_lane(app: FastAPI, service: ControllerService) -> None:
     @app.post("/v1/sessions", tags=["sessions"], **documented(wire.Started, body=wire.StartRequest))
     async def start(request: Request) -> Response:
         return _response(await service.start(await request.body()))
+
+    @app.post("/v1/sessions/{session_id}/fork", tags=["sessions"], **documented(wire.Forked, body=wire.ForkRequest))
+    async def fork(session_id: str, request: Request) -> Response:
+        return _response(await service.fork(session_id, await request.body()))
 
     for verb, body, answer in (
         ("interact", wire.InteractRequest, wire.Stepped),

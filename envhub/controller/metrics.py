@@ -12,6 +12,10 @@ from envhub.controller.workers import Workers
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
+CALLS = ("start", "interact", "renew", "cancel", "fork")
+"""The calls of the fast lane."""
+
+
 class Metrics:
     """One registry per controller; gauges are read from the workers when they are scraped."""
 
@@ -33,7 +37,7 @@ class Metrics:
         self._slots = Gauge("envhub_slots", "Slots of linked workers.", ["state"], registry=self._registry)
         self._linked = Gauge("envhub_workers", "Workers by state.", ["state"], registry=self._registry)
         self._unstored = Gauge("envhub_episodes_unstored", "Finished episodes not yet stored.", registry=self._registry)
-        self._timers = {name: self._calls.labels(name) for name in ("start", "interact", "renew", "cancel")}
+        self._timers = {name: self._calls.labels(name) for name in CALLS}
 
     def observe(self, call: str, seconds: float) -> None:
         self._timers[call].observe(seconds)

@@ -15,7 +15,9 @@ _RECORDS = (
     wire.InteractRequest,
     wire.RenewRequest,
     wire.CancelRequest,
+    wire.ForkRequest,
     wire.Started,
+    wire.Forked,
     wire.Stepped,
     wire.SessionState,
 )

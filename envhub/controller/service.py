@@ -127,23 +127,36 @@ class ControllerService:
         request = wire.loads(body, wire.StartRequest)
         if request.request_key is None:
             return await self._place(request, body)
-        return await self._start_keyed(request, request.request_key, body)
+        return await self._once(request.request_key, "start", body, lambda: self._place(request, body))
 
-    async def _start_keyed(self, request: wire.StartRequest, key: str, body: bytes) -> Answered:
+    async def fork(self, session_id: str, body: bytes) -> Answered:
+        """Double a session on its worker; cancelling the call ends what it made, unless it carries a request key."""
+        request = wire.loads(body, wire.ForkRequest)
+        worker = await self._worker_of(session_id)
+        key = None if request.request_key is None else f"fork:{session_id}:{request.request_key}"
+        call = wire.dumps(wire.ForkCall(session_id, request.turn, request.lease_s, request.tags, key))
+        if key is None:
+            return await self._make_on(worker, "fork", call)
+        return await self._once(key, "fork", call, lambda: self._make_on(worker, "fork", call))
+
+    async def _once(
+        self, key: str, op: str, body: bytes, make: Callable[[], Coroutine[Any, Any, Answered]]
+    ) -> Answered:
+        """The session that ``make`` makes, however often and on however many connections it is asked for."""
         fingerprint = hashlib.sha256(body).digest()
         known = self._keyed.get(key)
         if known is not None and known.fingerprint not in (None, fingerprint):
-            raise InvalidRequestError(f"request_key {key!r} was used for a different start")
+            raise InvalidRequestError(f"request_key {key!r} was used for a different {op}")
         if known is not None and known.session_id is not None:
             known.delivered = True
             try:
-                return await self.call(known.session_id, "start", body)
+                return await self.call(known.session_id, op, body)
             except SessionLostError:  # whoever repeats a start has not seen its session: it gets another one
                 if self._keyed.get(key) is known:
                     del self._keyed[key]
-                return await self._start_keyed(request, key, body)
+                return await self._once(key, op, body, make)
         if known is None or known.task is None:
-            task = asyncio.create_task(self._place(request, body))
+            task = asyncio.create_task(make())
             known = self._keyed[key] = _Keyed(fingerprint, self._clock.now(), task=task)
             task.add_done_callback(lambda done: self._keyed_done(key, done))
         starting = known.task
@@ -155,7 +168,7 @@ class ControllerService:
             return answer
         except asyncio.CancelledError:
             if starting.cancelled():
-                raise UnavailableError("the start was given up; ask again") from None
+                raise UnavailableError(f"the {op} was given up; ask again") from None
             if known.waiters == 1:
                 self._spawn(self._give_up_start(known))
             raise
@@ -205,7 +218,7 @@ class ControllerService:
                 async with self.workers.reserve(
                     request.environment, wait_s=wait_s, client=client, excluded=frozenset(refused)
                 ) as worker:
-                    answer = await self._start_on(worker, body)
+                    answer = await self._make_on(worker, "start", body)
             except NoCapacityError as error:
                 if not refused or left <= wait_s:
                     raise self._last_refusal(refused) or error from None
@@ -222,10 +235,10 @@ class ControllerService:
                 await self._clock.sleep(_RETRY_PLACE_S)
                 refused.clear()
 
-    async def _start_on(self, worker: Worker, body: bytes) -> Answered:
+    async def _make_on(self, worker: Worker, op: str, body: bytes) -> Answered:
         session_id = f"{worker.id}.{secrets.token_urlsafe(12)}"
         try:
-            reply = await self.workers.call(worker, "start", session_id, body)
+            reply = await self.workers.call(worker, op, session_id, body)
         except asyncio.CancelledError:
             self._spawn(self._forget(worker, session_id, "cancel", _CLIENT_LEFT))
             raise

@@ -61,6 +61,14 @@ class Exploits(Protocol):
 
 
 @runtime_checkable
+class Forkable(Episode, Protocol):
+    """An episode that can be doubled. One without this, or that answers None, is forked by playing its messages again."""
+
+    async def fork(self) -> Episode | None:
+        """An independent episode in the same state, past its reset. Called between steps; ``close`` may come meanwhile."""
+
+
+@runtime_checkable
 class Planner(Episode, Protocol):
     """An episode whose expert can plan from any of its states. ``action_tool`` takes one action of a plan as ``action``."""
 

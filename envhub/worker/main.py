@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 
 from envhub.config import Settings
 from envhub.core.clock import Clock, SystemClock
-from envhub.core.errors import MissingExtraError
+from envhub.core.errors import MissingExtraError, SandboxUnavailableError
 from envhub.core.protocols import Environment
 from envhub.core.types import JSON
 from envhub.envs import registry
@@ -28,7 +28,7 @@ from envhub.worker.table import TableSettings
 log = logging.getLogger(__name__)
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
-_WITH_DATASETS = frozenset({"alfworld", "db", "kg"})
+_WITH_DATASETS = frozenset({"alfworld", "db", "kg", "os"})
 _STORED_WITHIN_S = 3.0
 
 
@@ -38,12 +38,15 @@ def new_worker_id() -> str:
 
 
 def make_environments(settings: Settings) -> dict[str, Environment]:
-    """The environments asked for, or all whose packages are installed. Raises MissingExtraError for one that was asked for."""
+    """The environments asked for, or all that this machine can run.
+
+    Raises MissingExtraError or SandboxUnavailableError for one that was asked for.
+    """
     made: dict[str, Environment] = {}
     for name in settings.environments or registry.names():
         try:
             made[name] = registry.create(name, environment_settings(settings, name))
-        except MissingExtraError as error:
+        except (MissingExtraError, SandboxUnavailableError) as error:
             if settings.environments:
                 raise
             log.warning("%s", error)

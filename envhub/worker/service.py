@@ -45,6 +45,7 @@ class WorkerService:
         self._sinks: list[EventSink] = []
         self._calls = {
             "start": self._start,
+            "fork": self._fork,
             "interact": self._interact,
             "renew": self._renew,
             "cancel": self._cancel,
@@ -117,6 +118,9 @@ class WorkerService:
 
     async def _start(self, session: str, body: bytes) -> Answer:
         return await self.table.start(session, wire.loads(body, wire.StartRequest))
+
+    async def _fork(self, session: str, body: bytes) -> Answer:
+        return await self.table.fork(session, wire.loads(body, wire.ForkCall))
 
     async def _interact(self, session: str, body: bytes) -> Answer:
         found = self.table.find(session)

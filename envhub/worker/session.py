@@ -13,7 +13,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -31,10 +30,11 @@ from envhub.core.errors import (
 from envhub.core.protocols import Episode
 from envhub.core.types import JSON, Identity, Message, Observation, StepResult, StopReason, TaskRef
 from envhub.link.frames import SessionNote
+from envhub.worker.closing import close_quietly
+from envhub.worker.forks import Fork
 
 log = logging.getLogger(__name__)
 
-_CLOSE_LIMIT_S = 30.0
 _CANCEL_AGAIN_S = 5.0
 MAX_ANSWER_BYTES = 8 * 2**20
 MAX_TRACE_BYTES = 32 * 2**20
@@ -114,6 +114,7 @@ class Session:
         self._abort: tuple[Abort, str] | None = None
         self._running: asyncio.Task[Answer] | None = None
         self._running_since = 0.0
+        self._still = asyncio.Lock()
         self._stepping = False
         self._last_message: Message | None = None
         self._last_answer: Answer | None = None
@@ -158,6 +159,9 @@ class Session:
     async def interact(self, turn: int, message: Message) -> Answer:
         """Play one turn. Raises TurnConflictError or SessionEndedError; a failure of the episode is an Answer."""
         self.detached = False
+        if self._still.locked():
+            async with self._still:
+                pass  # a fork is over; nothing is awaited between here and the turn's begin
         if self._running is not None:
             if turn == self.turn and message == self._last_message:
                 return await asyncio.shield(self._running)
@@ -185,6 +189,49 @@ class Session:
         self._touched = self._clock.now()
         self.detached = False
         return self._lease_s
+
+    async def fork(
+        self, spec: SessionSpec, *, turn: int | None, copy: Callable[[Episode, bytes], Awaitable[Fork]]
+    ) -> tuple[Session, Answer]:
+        """A session of its own that goes on from this one's turn, and the answer that tells of it; turns wait meanwhile.
+
+        Raises TurnConflictError, SessionEndedError, and what ``copy`` raises.
+        """
+        async with self._still:
+            self._check_still(turn)
+            self._touched = self._clock.now()
+            made = await copy(self._episode, self.trace())
+            try:
+                if self.ended or self._abort is not None:
+                    raise self.ended_error()
+                return self._double(spec, made)
+            except BaseException:
+                await close_quietly(made.episode.close)
+                raise
+
+    def _check_still(self, turn: int | None) -> None:
+        if self.ended or self._abort is not None:
+            raise self.ended_error()
+        if self._running is not None:
+            raise TurnConflictError(f"turn {self.turn} is being played", current_turn=self.turn)
+        if turn is not None and turn != self.turn:
+            raise TurnConflictError(f"the session is at turn {self.turn}, not {turn}", current_turn=self.turn)
+
+    def _double(self, spec: SessionSpec, made: Fork) -> tuple[Session, Answer]:
+        assert self._started is not None
+        twin = Session(spec, made.episode, worker_id=self._worker_id, clock=self._clock, on_end=self._on_end)
+        twin.turn = self.turn
+        twin._opened = self._opened
+        twin._last_message, twin._last_answer = self._last_message, self._last_answer
+        twin._steps, twin._trace_bytes = list(self._steps), self._trace_bytes
+        twin._returns, twin._info = self._returns, self._info
+        started = msgspec.json.decode(self._started.body, type=wire.Started)
+        told = {name: getattr(started, name) for name in wire.Started.__struct_fields__}
+        told |= {"session_id": spec.session_id, "turn": self.turn, "lease_s": spec.lease_s}
+        twin._started = Answer(
+            200, _bounded(wire.dumps(wire.Forked(**told, parent=self.spec.session_id, fork=made.kind)))
+        )
+        return twin, twin._started
 
     async def cancel(self, abort: Abort, reason: str) -> None:
         """End the session now, aborting a running call. Returns when the episode is closed; harmless when it already is."""
@@ -219,6 +266,8 @@ class Session:
         if self.ended or self._abort is not None:
             return None
         now = self._clock.now()
+        if self._still.locked():
+            return None
         if now - self._opened > self.spec.limits.max_episode_s:
             return Abort.TIME_LIMIT, f"the episode lasted more than {self.spec.limits.max_episode_s:g} s"
         if self._running is not None:
@@ -462,23 +511,3 @@ class _Buried:
 
 
 _BURIED = _Buried()
-
-
-async def close_quietly(close: Callable[[], Awaitable[Any]]) -> None:
-    """Run a clean-up to its end, bounded in time; a failure is logged. Cancelled, it first lets the clean-up finish."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(_CLOSE_LIMIT_S):
-            await close()
-
-    task = asyncio.ensure_future(bounded())
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if not task.cancelled() and (failure := task.exception()) is not None:
-        log.error("an episode did not close cleanly: %s: %s", type(failure).__name__, failure)
-    if cancelled is not None:
-        raise cancelled

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -29,10 +30,12 @@ from envhub.core.errors import (
     TaskNotFoundError,
     UnavailableError,
 )
-from envhub.core.protocols import Environment
+from envhub.core.protocols import Environment, Episode
 from envhub.core.types import JSON, LIMIT_OPTIONS, EnvironmentInfo, Identity, TaskRef
 from envhub.link.frames import Closed, Draining, Finished, Frame, Opened, SessionNote
-from envhub.worker.session import Abort, Answer, Session, SessionLimits, SessionSpec, close_quietly
+from envhub.worker.closing import close_quietly
+from envhub.worker.forks import Fork, fork
+from envhub.worker.session import Abort, Answer, Session, SessionLimits, SessionSpec
 
 log = logging.getLogger(__name__)
 
@@ -99,17 +102,41 @@ class SessionTable:
 
     async def start(self, session_id: str, request: wire.StartRequest) -> Answer:
         """Open an episode. The same id again joins or repeats the first answer. Raises EnvhubError."""
-        if (known := self._live.get(session_id)) is not None:
-            return known.started()
-        if (under_way := self._opening.get(session_id)) is not None:
-            return await self._join(under_way)
-        if session_id in self._dead.sessions:
-            return self._dead.sessions[session_id][2].started()
-        if request.request_key is not None and (twin := self._by_key.get(request.request_key)) is not None:
-            return twin.started()
+        if (known := self._known(session_id, request.request_key)) is not None:
+            return await known
         self._check_room()
         environment, spec = self._resolve(session_id, request)
-        opening = _Opening(asyncio.create_task(self._open(environment, spec)), self._clock.now())
+        return await self._begin(session_id, self._open(environment, spec))
+
+    async def fork(self, session_id: str, call: wire.ForkCall) -> Answer:
+        """Double a live session, as ``session_id``. The same id again joins or repeats the first answer. Raises EnvhubError."""
+        if (known := self._known(session_id, call.request_key)) is not None:
+            return await known
+        parent = self.find(call.parent)
+        self._check_room()
+        lineage = {"fork.parent": call.parent, "fork.turn": str(parent.turn)}
+        spec = replace(
+            parent.spec,
+            session_id=session_id,
+            lease_s=call.lease_s or parent.spec.lease_s,
+            tags={**parent.spec.tags, **call.tags, **lineage},
+            request_key=call.request_key,
+        )
+        return await self._begin(session_id, self._fork(parent, spec, call.turn))
+
+    def _known(self, session_id: str, request_key: str | None) -> Awaitable[Answer] | None:
+        """The answer to a start that was asked for before."""
+        if (under_way := self._opening.get(session_id)) is not None:
+            return self._join(under_way)
+        found = self._live.get(session_id)
+        if found is None and session_id in self._dead.sessions:
+            found = self._dead.sessions[session_id][2]
+        if found is None and request_key is not None:
+            found = self._by_key.get(request_key)
+        return None if found is None else _ready(found.started())
+
+    async def _begin(self, session_id: str, work: Coroutine[Any, Any, Answer]) -> Answer:
+        opening = _Opening(asyncio.create_task(work), self._clock.now())
         self._opening[session_id] = opening
         opening.task.add_done_callback(lambda _: self._opening.pop(session_id, None))
         return await self._join(opening)
@@ -186,12 +213,32 @@ class SessionTable:
                 return Answer.of(EpisodeFailedError(f"{type(error).__name__}: {error}"))
             raise
         else:
-            self._live[spec.session_id] = session
-            if spec.request_key is not None:
-                self._by_key[spec.request_key] = session
-            del self._opening[spec.session_id]
-            self._emit(Opened(session.note()))
+            self._opened(session)
             return answer
+
+    async def _fork(self, parent: Session, spec: SessionSpec, turn: int | None) -> Answer:
+        environment = self.environments[spec.task.environment]
+
+        def copy(original: Episode, trace: bytes) -> Awaitable[Fork]:
+            return fork(original, trace, lambda: environment.open(spec.task, seed=spec.seed, options=spec.options))
+
+        try:
+            session, answer = await parent.fork(spec, turn=turn, copy=copy)
+        except EnvhubError as error:
+            return Answer.of(error)
+        except Exception as error:  # boundary: whatever an environment raises is our failure, and costs no session
+            log.exception("session %s was not forked", parent.spec.session_id)
+            return Answer.of(EpisodeFailedError(f"{type(error).__name__}: {error}"))
+        self._opened(session)
+        return answer
+
+    def _opened(self, session: Session) -> None:
+        spec = session.spec
+        self._live[spec.session_id] = session
+        if spec.request_key is not None:
+            self._by_key[spec.request_key] = session
+        del self._opening[spec.session_id]
+        self._emit(Opened(session.note()))
 
     # --- finding and ending -----------------------------------------------------------------------------------------
 
@@ -318,6 +365,10 @@ class SessionTable:
     @property
     def n_slots_taken(self) -> int:
         return len(self._live) + len(self._opening)
+
+
+async def _ready(answer: Answer) -> Answer:
+    return answer
 
 
 def _options(

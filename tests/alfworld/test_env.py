@@ -237,7 +237,8 @@ async def test_progress_is_told() -> None:
 async def test_a_fork_goes_its_own_way() -> None:
     episode = await opened()
     await played(episode, *WIN[:3])
-    twin = episode.fork()
+    twin = await episode.fork()
+    assert twin is not None
     assert (await played(twin, WIN[3])).reward == 1
     assert not episode.player.won
     assert (await played(episode, "go to desk 1", "move mug 1 to desk 1")).reward == 0

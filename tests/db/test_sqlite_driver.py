@@ -483,17 +483,3 @@ async def test_memory_is_flat_over_two_thousand_databases(driver: SqliteDriver) 
 def resident_kib(pid: int) -> int:
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0])
-
-
-async def test_opening_is_fast(driver: SqliteDriver) -> None:
-    table = Table(
-        "t", tuple(Column(f"c{i}") for i in range(8)), tuple(tuple(f"v{i}" for i in range(8)) for _ in range(200))
-    )
-    await driver.open([table])
-    times = []
-    for _ in range(30):
-        start = time.perf_counter()
-        database = await driver.open([table])
-        times.append(time.perf_counter() - start)
-        await database.close()
-    assert sorted(times)[15] < 0.005

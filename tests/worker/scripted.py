@@ -48,7 +48,7 @@ class Log:
 class ScriptedEpisode:
     """Commands: ``hold`` (until ``release``), ``wait S``, ``swallow`` and ``swallow-end`` (wait, ignore one cancellation and go
     on, or end), ``end R``, ``pay R``, ``lose R`` (ends as an invalid action), ``truncate``, ``raise``, ``fail``, ``grader``,
-    ``info``; anything else is echoed."""
+    ``info``, ``luck`` (answers something else in every episode); anything else is echoed."""
 
     def __init__(self, log: Log, clock: Clock, task: TaskRef, seed: int, options: Mapping[str, JSON]) -> None:
         self.task, self.seed, self.options = task, seed, options
@@ -110,6 +110,8 @@ class ScriptedEpisode:
             return StepResult(said, truncated=True)
         if command == "wait":
             await self._clock.sleep(float(argument))
+        if command == "luck":
+            return StepResult((Message.user(f"heard {len(self._log.opened)}"),))
         if command == "raise":
             raise KeyError(argument)
         if command == "fail":

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from envhub.testing.clock import settle
+from envhub.worker import closing
 from envhub.worker import session as session_module
 from envhub.worker.session import Abort, close_quietly
 from envhub.worker.table import TableSettings
@@ -257,7 +258,7 @@ async def test_a_close_that_fails_changes_no_answer(desk: Desk) -> None:
 
 
 async def test_a_close_that_hangs_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "_CLOSE_LIMIT_S", 0.01)
+    monkeypatch.setattr(closing, "_CLOSE_LIMIT_S", 0.01)
     await desk.start(options={"close_s": 1e9})
     assert (await desk.say("end")).body["terminated"]
     desk.check_all_closed()

@@ -76,10 +76,10 @@ class AlfworldEpisode:
         """Actions that win from here; None when there is no way, or when the real packages play."""
         return self.player.expert_plan() if isinstance(self.player, NativePlayer) else None
 
-    def fork(self) -> AlfworldEpisode:
-        """An independent episode that goes on from here; for native play only. Raises InvalidRequestError."""
+    async def fork(self) -> AlfworldEpisode | None:
+        """An independent episode that goes on from here; None when the real packages play."""
         if not isinstance(self.player, NativePlayer):
-            raise InvalidRequestError("an episode of the TextWorld backend of alfworld cannot be forked")
+            return None
         other = AlfworldEpisode(self.player.fork(), self._options, family=self._family)
         other._last_written.extend(self._last_written)
         other._n_actions = self._n_actions

@@ -84,4 +84,10 @@ class DatabaseDriver(Protocol):
         """A new database holding exactly ``tables``. Raises TaskUnusableError when a table cannot be created
         (for example a column without a name), UnavailableError or EpisodeError when the engine fails."""
 
+    async def fork(self, database: Database) -> Database | None:
+        """A copy of one of its databases, with all that statements set in its session; None when the engine cannot make one.
+
+        Raises UnavailableError or EpisodeError when the engine fails.
+        """
+
     async def close(self) -> None: ...

@@ -92,6 +92,11 @@ class DBEpisode(ToolEpisode):
         info = {"correct": verdict.correct, "score": verdict.reward, "reason": verdict.reason, **verdict.metrics}
         return End(verdict.reward, "Your answer has been submitted.", info=info)
 
+    async def fork(self) -> DBEpisode | None:
+        """With a copy of the database; None when the engine cannot make one."""
+        twin = await self._driver.fork(self._database)
+        return None if twin is None else DBEpisode(self._task, twin, self._driver, self._options)
+
     async def close(self) -> None:
         await self._database.close()
 

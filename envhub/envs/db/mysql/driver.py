@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import ShuttingDownError, UnavailableError
-from envhub.envs.db.database import QueryLimits, Table
+from envhub.envs.db.database import Database, QueryLimits, Table
 from envhub.envs.db.mysql.accounts import Account, Accounts, incarnation_of
 from envhub.envs.db.mysql.admin import Admin
 from envhub.envs.db.mysql.connection import Connection, ConnectionLostError, ServerError
@@ -119,6 +119,9 @@ class MysqlDriver:
         )
         self._databases[ready.account.name] = database
         return database
+
+    async def fork(self, database: Database) -> None:
+        """See DatabaseDriver: what a session holds on a server (variables, temporary tables) cannot be copied from outside."""
 
     async def close(self) -> None:
         """Remove every account of this driver. Idempotent; a cancelled caller leaves it running to its end."""

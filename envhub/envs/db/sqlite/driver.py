@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
 from datetime import UTC, datetime
+
+from msgspec.structs import replace as replaced
 
 from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import EpisodeFailedError, TaskUnusableError, UnavailableError
-from envhub.envs.db.database import Cell, QueryLimits, QueryResult, Table
+from envhub.envs.db.database import Cell, Database, QueryLimits, QueryResult, Table
 from envhub.envs.db.sqlite.frames import Reply, Request, TableFrame, client_rows
 from envhub.envs.db.sqlite.process import HostLost, HostProcess, Overrun, Restorable
 
@@ -31,9 +35,9 @@ class SqliteDatabase:
 
     def __init__(self, host: HostProcess, opening: Request, limits: QueryLimits, clock: Clock) -> None:
         self._host = host
-        self._id = opening.database
+        self.id = opening.database
         self._state = Restorable(opening)
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._turn = asyncio.Lock()
         self._statements = itertools.count(1)
@@ -57,14 +61,14 @@ class SqliteDatabase:
                 return await asyncio.shield(self._running)
             except asyncio.CancelledError:
                 # The statement stops early and its outcome still reaches the log: the next call finds a known state.
-                self._host.notify(Request(0, self._id, "cancel"))
+                self._host.notify(Request(0, self.id, "cancel"))
                 raise
 
     async def _execute(self, sql: str) -> QueryResult:
-        limits = self._limits
+        limits = self.limits
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%d %H:%M:%S")
         request = Request(
-            0, self._id, "execute", sql=sql, now=now, seed=next(self._statements), timeout_s=limits.timeout_s,
+            0, self.id, "execute", sql=sql, now=now, seed=next(self._statements), timeout_s=limits.timeout_s,
             max_rows=limits.max_rows, max_bytes=limits.max_bytes,
         )  # fmt: skip
         try:
@@ -78,6 +82,31 @@ class SqliteDatabase:
         if reply.logged and reply.status in ("done", "rows"):
             self._remember(request)
         return self._result(reply)
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[Restorable]:
+        """Its tables and its writes, no statement running. Raises EpisodeFailedError."""
+        async with self._turn:
+            self._check()
+            await self._settle()
+            if self._state.broken:
+                raise EpisodeFailedError("the database was lost with its host process")
+            yield self._state
+
+    async def repeat(self, request: Request) -> None:
+        """Run a statement of another database's log. Raises UnavailableError."""
+        try:
+            reply = await self._host.call(request, _LOAD_S + 2 * request.timeout_s)
+        except (HostLost, Overrun) as error:
+            raise UnavailableError("the database host died while a database was copied") from error
+        if reply.status not in ("done", "rows"):
+            raise UnavailableError(f"the database could not be copied: {reply.message}")
+
+    def resume(self, log: Sequence[Request], of: SqliteDatabase) -> None:
+        """Go on where ``of`` is, after the statements of its log were run here."""
+        self._state.log.extend(log)
+        self._logged_bytes = of._logged_bytes
+        self._statements = copy(of._statements)
 
     def _remember(self, request: Request) -> None:
         self._logged_bytes += len(request.sql)
@@ -100,7 +129,7 @@ class SqliteDatabase:
             self._check()
             await self._settle()
             try:
-                reply = await self._host.call(Request(0, self._id, "dump"), _LOAD_S)
+                reply = await self._host.call(Request(0, self.id, "dump"), _LOAD_S)
             except (HostLost, Overrun) as error:
                 raise EpisodeFailedError("the database host died while its tables were read") from error
             if reply.status != "ok":
@@ -120,9 +149,9 @@ class SqliteDatabase:
         if self._closed:
             return
         self._closed = True
-        self._host.databases.pop(self._id, None)
+        self._host.databases.pop(self.id, None)
         self._host.sessions -= 1
-        self._host.notify(Request(0, self._id, "close"))
+        self._host.notify(Request(0, self.id, "close"))
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running], timeout=_CLOSE_S)
 
@@ -153,19 +182,35 @@ class SqliteDriver:
         return tuple(host.pid for host in self._hosts if host.pid)
 
     async def open(self, tables: Sequence[Table], *, limits: QueryLimits = QueryLimits()) -> SqliteDatabase:  # noqa: B008
+        async with self._new([_frame(table) for table in tables], limits) as database:
+            return database
+
+    async def fork(self, database: Database) -> SqliteDatabase:
+        """See DatabaseDriver: the same tables, and the same writes at the same recorded times."""
+        assert isinstance(database, SqliteDatabase), "a driver forks its own databases"
+        async with database.at_rest() as state, self._new(state.opening.tables, database.limits) as twin:
+            log = [replaced(request, database=twin.id) for request in state.log]
+            for request in log:
+                await twin.repeat(request)
+            twin.resume(log, database)
+            return twin
+
+    @asynccontextmanager
+    async def _new(self, tables: list[TableFrame], limits: QueryLimits) -> AsyncIterator[SqliteDatabase]:
+        """Removed again if the body raises; rebuilt with its host only afterwards."""
         host = min(self._hosts, key=lambda host: host.sessions)
         number = next(self._ids)
-        request = Request(0, number, "open", tables=[_frame(table) for table in tables])
+        request = Request(0, number, "open", tables=tables)
         database = SqliteDatabase(host, request, limits, self._clock)
         host.sessions += 1
         try:
             await _load(host, request)
+            yield database
         except BaseException:
             host.sessions -= 1
             host.notify(Request(0, number, "close"))
             raise
         host.databases[number] = database._state
-        return database
 
     async def close(self) -> None:
         """End every host process, and with them every database. Idempotent."""

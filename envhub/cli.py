@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_tasks(commands)
     _add_episodes(commands)
+    _add_webshop(commands)
     doctor = _command(commands, "doctor", "what this machine can do, and what to install", _doctor)
     doctor.add_argument("--json", action="store_true", help="print JSON")
     demo = _command(commands, "demo", "a hub, every environment, a few agents, one report", _demo)
@@ -260,6 +261,60 @@ def _verify(args: argparse.Namespace, settings: Settings) -> int:
     from envhub.bench.commands import verify_tasks
 
     return verify_tasks(args, _connect(settings), create=_create(settings))
+
+
+# --- webshop --------------------------------------------------------------------------------------------------------
+
+
+def _add_webshop(commands: Any) -> None:
+    webshop = commands.add_parser("webshop", help="catalogues of the WebShop environment", description="Look at shops.")
+    verbs = webshop.add_subparsers(title="verbs", metavar="VERB", required=True)
+    make = _command(verbs, "make", "make a named catalogue now instead of at first use", _webshop_make)
+    make.add_argument("catalogue", choices=("tiny", "small", "medium", "large"))
+    report = _command(verbs, "report", "how hard the goals of a catalogue are", _webshop_report)
+    export = _command(verbs, "export", "write a catalogue as files of the official form", _webshop_export)
+    for each in (report, export):
+        each.add_argument("catalogue", help="tiny, small, medium, large, or the folder of a converted one")
+    export.add_argument("out", type=Path)
+    for each in (make, report, export):
+        each.add_argument("--cache", type=Path, help="folder of named catalogues (default: below $XDG_CACHE_HOME)")
+    convert = _command(verbs, "convert", "make a catalogue of the official files", _webshop_convert)
+    convert.add_argument("official", type=Path, help="folder with the official files")
+    convert.add_argument("out", type=Path, help="folder of the catalogue, for the setting 'catalogue'")
+    convert.add_argument("--goals", choices=("human", "synthetic"), default="human")
+    convert.add_argument("--seed", type=int, default=0, help="of prices and price bounds (default: 0)")
+    convert.add_argument("--limit", type=int, metavar="N", help="the first N products only")
+    convert.add_argument("--partial", action="store_true", help="accept fewer goals than the official splits need")
+
+
+def _webshop_make(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.envs.webshop import commands
+
+    commands.make_named(args.catalogue, args.cache, print)
+    return OK
+
+
+def _webshop_report(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.envs.webshop import commands
+
+    commands.report(args.catalogue, args.cache, print)
+    return OK
+
+
+def _webshop_export(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.envs.webshop import commands
+
+    commands.export(args.catalogue, args.out, args.cache, print)
+    return OK
+
+
+def _webshop_convert(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.envs.webshop import commands
+
+    commands.convert_official(
+        args.official, args.out, print, goals=args.goals, seed=args.seed, limit=args.limit, partial=args.partial
+    )
+    return OK
 
 
 # --- episodes -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ _BUILT_IN = {
     "calculator": "envhub.envs.calculator:create",
     "db": "envhub.envs.db.env:create",
     "kg": "envhub.envs.kg.env:create",
+    "webshop": "envhub.envs.webshop.env:create",
 }
 _EXTRA = {"db": "db"}
 

@@ -348,7 +348,7 @@ async def test_timeout_names_itself_and_changes_nothing(driver: SqliteDriver) ->
 
 async def test_long_statements_of_others_delay_a_session_little(driver: SqliteDriver) -> None:
     bystander = await driver.open([NUMBERS])
-    hostile = [await driver.open([NUMBERS], limits=QueryLimits(timeout_s=1.0)) for _ in range(3)]
+    hostile = [await driver.open([NUMBERS], limits=QueryLimits(timeout_s=2.5)) for _ in range(3)]
     running = [asyncio.create_task(one.execute(HOSTILE["cross join"])) for one in hostile]
     await asyncio.sleep(0.1)
     worst = 0.0
@@ -357,7 +357,7 @@ async def test_long_statements_of_others_delay_a_session_little(driver: SqliteDr
         await rows(bystander, "SELECT COUNT(*), SUM(a) FROM t WHERE b LIKE 'x1%'")
         worst = max(worst, time.monotonic() - start)
     assert [task.result().status for task in running] == ["timeout"] * 3
-    assert worst < 0.5
+    assert worst < 1.5  # waiting for one of them would take longer
 
 
 # ---- hosts that die

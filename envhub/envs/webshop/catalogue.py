@@ -39,6 +39,8 @@ class Product:
     nouns: tuple[str, ...]
     image: str = ""
     option_images: Mapping[str, str] = field(default_factory=dict)
+    category: str = ""
+    """The one-word department (``beauty``, ``garden``, ...), shown on the attributes page only."""
 
     @property
     def head(self) -> Head:

@@ -1,0 +1,277 @@
+"""The small process that starts and enters sandboxes, so that a big hub never forks and needs no privileges itself.
+
+Invariant: it lives as long as its hub and not longer, and every process it starts dies with it. Each request is served in a child
+of its own, which answers on the request's first descriptor; a descriptor that closes without an answer means that it died.
+Nothing is imported once a request is read, as a child may by then see the files of a session where Python's own should be.
+
+Requests are packets on the socket that is descriptor 3: JSON and the descriptors it needs. Answers are one line of JSON,
+followed by bytes where the request reads a file.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from envhub.core.sandbox import SandboxLimits
+from envhub.sandbox import judging, reaping, stage, syscalls, visiting
+from envhub.sandbox.cgroups import Controllers, Group
+from envhub.sandbox.reaping import LostError, Session
+from envhub.sandbox.stage import Stage
+from envhub.sandbox.supervision import answer
+
+PACKET_BYTES = 192 << 10
+_MAX_FDS = 8
+_CHECK_PARENT_MS = 1000
+_ROOM_ERRORS = (11, 12, 24, 28)
+"""EAGAIN, ENOMEM, EMFILE, ENOSPC."""
+
+
+def main() -> None:
+    control = socket.socket(fileno=3)
+    parent = os.getppid()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+    sys.meta_path.clear()
+    gc.freeze()
+    while os.getppid() == parent:
+        for fd, _ in poller.poll(_CHECK_PARENT_MS):
+            if fd == woken:
+                os.read(woken, 4096)
+            elif not _take(control, (woken, wake)):
+                return
+        _collect_children()
+
+
+def _take(control: socket.socket, inherited: Sequence[int]) -> bool:
+    """Serve one request; False when the hub is gone."""
+    data, ancillary, _, _ = control.recvmsg(PACKET_BYTES, socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+    fds = [
+        int.from_bytes(raw[i : i + 4], sys.byteorder)
+        for level, kind, raw in ancillary
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        for i in range(0, len(raw) - len(raw) % 4, 4)
+    ]
+    if not data:
+        return False
+    try:
+        if os.fork() == 0:
+            _child(control, inherited, data, fds)
+    except OSError as error:
+        answer(fds[0], error="room", message=f"the machine has no room for another process: {error}")
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return True
+
+
+def _child(control: socket.socket, inherited: Sequence[int], data: bytes, fds: list[int]) -> None:
+    try:
+        spawner = os.getppid()
+        syscalls.die_with_parent(signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        control.close()
+        for fd in inherited:
+            os.close(fd)
+        _serve(json.loads(data), fds, spawner)
+    except BaseException as error:  # boundary: a child of the spawner ends here, whatever happened
+        answer(fds[0], **_failure(error))
+    finally:
+        os._exit(0)
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, LostError):
+        return {"error": "lost", "message": str(error)}
+    if isinstance(error, visiting.FileError):
+        return {"error": "file", "message": str(error)}
+    if isinstance(error, OSError) and error.errno in _ROOM_ERRORS:
+        return {"error": "room", "message": text}
+    return {"error": "failed", "message": text}
+
+
+def _collect_children() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _serve(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    serve = _OPERATIONS[request["op"]]
+    serve(request, fds, spawner)
+
+
+def _start(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """Becomes bwrap, which answers with its child's pid. Descriptors: answer, stdin, output."""
+    reply, stdin, output = fds
+    limits = SandboxLimits(**request["limits"])
+    group = _group(request)
+    copied = _session(request["copy_from"], spawner) if request["copy_from"] else None
+    try:
+        group.create(limits)
+        if copied is None:
+            _become_sandbox(request, group, limits, (reply, stdin, output), None)
+        else:
+            _become_copy(request, group, limits, (reply, stdin, output), copied)
+    except BaseException:
+        _leave(group)
+        raise
+
+
+def _become_copy(
+    request: Mapping[str, Any], group: Group, limits: SandboxLimits, fds: tuple[int, int, int], source: Session
+) -> None:
+    """The source is stopped by a process of its own, as this one leaves the place from where that can be done."""
+    begun, begin = os.pipe()
+    ended, end = os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        try:
+            os.close(end)
+            with reaping.stopped(source):
+                os.write(begin, b"x")
+                os.read(ended, 1)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    os.close(begin)
+    os.read(begun, 1)
+    disk = request["stage"]["disk"]
+    folder = os.open(f"/proc/{source.monitor}/root{disk}/up", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _become_sandbox(request, group, limits, fds, (folder, end))
+
+
+def _become_sandbox(
+    request: Mapping[str, Any],
+    group: Group,
+    limits: SandboxLimits,
+    fds: tuple[int, int, int],
+    copy: tuple[int, int] | None,
+) -> None:
+    reply, stdin, output = fds
+    place = Stage.from_json(request["stage"])
+    seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
+    group.enter()
+    stage.enter(place)
+    stage.mount_disk(place, disk_bytes=limits.disk_bytes, n_inodes=limits.n_inodes, copy_from=copy[0] if copy else None)
+    for fd in copy or ():
+        os.close(fd)
+    stage.forbid_more_namespaces()
+    stage.limit_resources(limits.memory_bytes, limits.n_processes, list(group.controllers.folders))
+    answer(reply, monitor=os.getpid())
+    argv = [
+        place.bwrap, *stage.session_argv(place),
+        *stage.isolation_argv(request["environment"], hostname=request["hostname"], cwd=request["cwd"], seccomp=seccomp),
+        "--as-pid-1", "--info-fd", str(reply), "--", *request["argv"],
+    ]  # fmt: skip
+    os.set_inheritable(reply, True)
+    os.dup2(stdin, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.execv(place.bwrap, argv)
+
+
+def _leave(group: Group) -> None:
+    """Take this process out of a group that could not be used, and remove it."""
+    for root in group.controllers.roots():
+        try:
+            (root.parent / "cgroup.procs").write_text(str(os.getpid()), "ascii")
+        except OSError:
+            continue
+    for folder in group.folders():
+        try:
+            folder.rmdir()
+        except OSError:
+            continue
+
+
+def _reap(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    session = _session(request["session"], spawner)
+    seen = request["runner"]
+    if seen is None:
+        reaping.reap(session, None)
+    elif (runner := reaping.host_pid(session, seen)) is not None:
+        reaping.reap(session, runner)
+    answer(fds[0])
+
+
+def _exec(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """Descriptors: answer, stdin, stdout, stderr."""
+    session = _session(request["session"], spawner)
+    run = judging.run if request["view"] == "judge" else visiting.run
+    run(request, session, fds)
+
+
+def _put(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """Descriptors: answer, content."""
+    session = _session(request["session"], spawner)
+    visiting.write_file(session, request["path"], fds[1], mode=request["mode"])
+    answer(fds[0])
+
+
+def _get(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    session = _session(request["session"], spawner)
+    visiting.read_file(session, request["path"], request["max_bytes"], fds[0])
+
+
+def _close(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """Removes what is left of a sandbox, alive or not."""
+    group = _group(request)
+    for role in ("init", "monitor"):
+        pid = request[role]
+        if pid is not None and _is_ours(pid, request["monitor"], spawner):
+            visiting.kill_and_wait(pid)
+    if not group.remove():
+        raise OSError(f"processes of sandbox {group.name} cannot be killed: {sorted(group.members() or ())[:5]}")
+    answer(fds[0], n_processes=0)
+
+
+def _sweep(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    controllers = _controllers(request)
+    removed = {group.name: group.remove() for group in controllers.stale(request["alive"])}
+    answer(fds[0], removed=[name for name, gone in removed.items() if gone])
+
+
+def _is_ours(pid: int, monitor: int, spawner: int) -> bool:
+    found = reaping.process(pid)
+    return found is not None and found.parent == (spawner if pid == monitor else monitor)
+
+
+def _session(raw: Mapping[str, Any], spawner: int) -> Session:
+    session = Session(_group(raw), raw["monitor"], raw["init"])
+    session.check(spawner)
+    return session
+
+
+def _group(raw: Mapping[str, Any]) -> Group:
+    return _controllers(raw).group(raw["name"])
+
+
+def _controllers(raw: Mapping[str, Any]) -> Controllers:
+    return Controllers.from_json(raw["controllers"])
+
+
+_OPERATIONS: Mapping[str, Callable[[Mapping[str, Any], list[int], int], None]] = {
+    "start": _start,
+    "reap": _reap,
+    "exec": _exec,
+    "put": _put,
+    "get": _get,
+    "close": _close,
+    "sweep": _sweep,
+}

@@ -1,4 +1,4 @@
-"""The command line: ``envhub up``, ``bench``, ``tasks``, ``episodes``, ``doctor`` and the programs behind a deployment.
+"""The command line: ``envhub up``, ``bench``, ``tasks``, ``episodes``, ``images``, ``doctor`` and the programs behind a deployment.
 
 Exit codes: 0 done, 1 a check failed, 2 wrong use, 3 nothing was graded, 130 interrupted.
 """
@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(commands)
     _add_tasks(commands)
     _add_episodes(commands)
+    _add_images(commands)
     _add_webshop(commands)
     doctor = _command(commands, "doctor", "what this machine can do, and what to install", _doctor)
     doctor.add_argument("--json", action="store_true", help="print JSON")
@@ -81,7 +82,7 @@ def _command(
 
 def _overridden(settings: Settings, args: argparse.Namespace) -> Settings:
     """Flags come last, after variables and the file."""
-    names = ("host", "port", "capacity", "hub", "store_url", "controllers", "environments")
+    names = ("host", "port", "capacity", "hub", "store_url", "controllers", "environments", "images")
     given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
     return checked({**msgspec.structs.asdict(settings), **given}, "options")
 
@@ -397,6 +398,42 @@ def _prune_episodes(args: argparse.Namespace, settings: Settings) -> int:
     with _store(settings) as store:
         print(f"{store.delete_before(args.before)} episodes deleted")
     return OK
+
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+
+def _add_images(commands: Any) -> None:
+    images = commands.add_parser("images", help="userlands of the OS environment", description="Userlands.")
+    verbs = images.add_subparsers(title="verbs", metavar="VERB", required=True)
+    build = _command(verbs, "build", "make userlands, by debootstrap or with Docker", _build_images)
+    build.add_argument("environment", choices=("os",))
+    build.add_argument("--image", action="append", default=[], metavar="NAME", help="may be repeated (default: all)")
+    build.add_argument("--from", dest="way", choices=("debootstrap", "docker"), help="default: what works here")
+    build.add_argument("--docker", action="store_true", help="also make envhub/os-NAME, for the docker driver")
+    for each in (build, _command(verbs, "list", "the userlands that are ready", _list_images)):
+        each.add_argument("--dir", dest="images", metavar="DIR", help="default: ~/.cache/envhub/images")
+
+
+def _build_images(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub import images
+
+    images.build(args.image, way=args.way, root=_images_root(settings), into_docker=args.docker, say=print)
+    return OK
+
+
+def _list_images(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub import images
+
+    images.show(_images_root(settings), Console())
+    return OK
+
+
+def _images_root(settings: Settings) -> Path | None:
+    return None if settings.images is None else Path(settings.images)
+
+
+# --- this machine ---------------------------------------------------------------------------------------------------
 
 
 def _doctor(args: argparse.Namespace, settings: Settings) -> int:

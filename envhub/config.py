@@ -39,6 +39,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     capacity: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
     worker_id: Annotated[str, Meta(pattern="^w[a-z0-9]{4,32}$")] | None = None
     datasets: str | None = None
+    images: str | None = None
     max_step_s: Annotated[float, Meta(gt=0)] = 330.0
     hub: str | None = None
     drain_s: Annotated[float, Meta(ge=0)] = 5.0

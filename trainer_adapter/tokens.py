@@ -92,6 +92,14 @@ class TokenTrack:
         self.engines.extend([completion.engine] * n)
         self.versions.extend([completion.version] * n)
 
+    def trim(self) -> None:
+        """Forget what follows the last trained token: nothing was sampled after it."""
+        kept = len(self)
+        while kept and not self.mask[kept - 1]:
+            kept -= 1
+        for values in (self.ids, self.mask, self.logprobs, self.engines, self.versions):
+            del values[kept:]
+
     def sequence(self) -> TokenSequence:
         return TokenSequence(
             tuple(self.ids), tuple(self.mask), tuple(self.logprobs), tuple(self.engines), tuple(self.versions)

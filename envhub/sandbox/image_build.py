@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from envhub.core.errors import SandboxUnavailableError, UnavailableError
 from envhub.sandbox import images
@@ -29,6 +30,11 @@ REPOSITORY = "envhub/os-"
 DIGEST_LABEL = "envhub.digest"
 _MAKING = ".making-"
 _LAST_LINES = 15
+
+
+def usual_way() -> Literal["debootstrap", "docker"]:
+    """debootstrap for root who has it, else Docker."""
+    return "debootstrap" if os.geteuid() == 0 and shutil.which("debootstrap") else "docker"
 
 
 def build_with_debootstrap(recipe: Recipe, root: Path) -> PreparedImage:

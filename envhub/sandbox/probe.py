@@ -17,7 +17,7 @@ from envhub.core.errors import SandboxUnavailableError
 from envhub.core.sandbox import Capabilities, SandboxLimits
 from envhub.sandbox import cgroups, seccomp, userland
 from envhub.sandbox.cgroups import Controllers
-from envhub.sandbox.spawner_link import spawner_argv
+from envhub.sandbox.spawner_link import python_argv
 from envhub.sandbox.stage import Stage
 
 _TRIAL_S = 30.0
@@ -106,7 +106,7 @@ def _try(place: Stage) -> None:
     request = {"stage": asdict(place), "limits": asdict(limits), "seccomp": seen}
     try:
         done = subprocess.run(
-            spawner_argv(3, _CODE),
+            python_argv(_CODE),
             input=json.dumps(request).encode(),
             capture_output=True,
             timeout=_TRIAL_S,

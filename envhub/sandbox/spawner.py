@@ -4,7 +4,7 @@ Invariant: it lives as long as its hub and not longer, and every process it star
 of its own, which answers on the request's first descriptor; a descriptor that closes without an answer means that it died.
 Nothing is imported once a request is read, as a child may by then see the files of a session where Python's own should be.
 
-Requests are packets on the socket that is descriptor 3: JSON and the descriptors it needs. Answers are one line of JSON,
+Requests are packets on the socket whose descriptor is its second argument: JSON and the descriptors it needs. Answers are one line of JSON,
 followed by bytes where the request reads a file.
 """
 
@@ -35,7 +35,7 @@ _ROOM_ERRORS = (11, 12, 24, 28)
 
 
 def main() -> None:
-    control = socket.socket(fileno=3)
+    control = socket.socket(fileno=int(sys.argv[2]))
     parent = os.getppid()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

@@ -21,7 +21,6 @@ from envhub.core.errors import EpisodeFailedError, SandboxFileError, SandboxLost
 from envhub.sandbox.spawner import PACKET_BYTES
 
 _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from envhub.sandbox.spawner import main; main()"
-_CONTROL_FD = 3
 READ_BYTES = 64 << 10
 
 
@@ -40,7 +39,7 @@ class SpawnerLink:
         ours.setblocking(False)
         with theirs:
             process = subprocess.Popen(
-                spawner_argv(theirs.fileno(), _CODE),
+                python_argv(_CODE, str(theirs.fileno())),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -100,13 +99,10 @@ class SpawnerLink:
             self._process.wait()
 
 
-def spawner_argv(control: int, code: str) -> list[str]:
-    """Python without site packages, that reads its control socket as descriptor 3."""
+def python_argv(code: str, *arguments: str) -> list[str]:
+    """Python without site packages, whose ``sys.argv`` is then where the package lies and ``arguments``."""
     root = str(Path(envhub.__file__).resolve().parent.parent)
-    python = [sys.executable, "-S", "-E", "-c", code, root]
-    if control == _CONTROL_FD:
-        return python
-    return ["/bin/sh", "-c", f'exec "$@" {_CONTROL_FD}<&{control} {control}<&-', "sh", *python]
+    return [sys.executable, "-S", "-E", "-c", code, root, *arguments]
 
 
 async def read_to_end(fd: int) -> bytes:

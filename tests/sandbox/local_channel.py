@@ -47,7 +47,7 @@ class LocalChannel:
 async def local_channel(cwd: str) -> AsyncIterator[LocalChannel]:
     environment = {"PATH": os.environ["PATH"], "HOME": cwd, "LANG": "C.UTF-8"}
     process = await asyncio.create_subprocess_exec(
-        "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setsid", *Shell.program(),
+        "setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setsid", *Shell.program(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         cwd=cwd, env=environment, start_new_session=True,
     )  # fmt: skip

@@ -43,7 +43,7 @@ class Accounts:
     """Users and groups of a machine; the whole of /etc/passwd and /etc/group is written, so that all of it is known."""
 
     def __init__(self, scope: Scope, n: int) -> None:
-        self.groups = {scope.pick("", "team-") + name: 2000 + 10 * at for at, name in enumerate(scope.some(STEMS, 5))}
+        self.groups = {scope.pick("", "team-") + name: 2000 + 10 * at for at, name in enumerate(scope.some([stem for stem in STEMS if f"{stem}:" not in BASE_GROUPS], 5))}
         self.users: dict[str, list[str]] = {}
         self.members: dict[str, list[str]] = {group: [] for group in self.groups}
         ids = scope.some(range(1001, 1900), n)
@@ -145,6 +145,8 @@ def add_to_group(scope: Scope) -> Draft | None:
     source, target = scope.some(sorted(accounts.groups), 2)
     moving = [user for user in accounts.users if user in accounts.members[source] and user not in accounts.in_group(target)]
     if len(moving) < 2:
+        return None
+    if not any(user in members for group, members in accounts.members.items() if group != source for user in moving):
         return None
     accounts.members[target] += moving
     drop = scope.chance(0.5)

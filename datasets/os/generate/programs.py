@@ -119,6 +119,8 @@ def write_top_words(scope: Scope) -> Draft | None:
     )
     what = f"reads text from standard input and prints the {n} most frequent words with at least {least} letters, one a line as 'COUNT WORD', most frequent first and ties in alphabetical order; a word is a run of the letters a to z, in lower case"
     cases: list[Case] = [([], prose(length)) for length in (40, 90, 160)]
+    if not any(len(line.split()[1]) == least for _, given in cases for line in solve([], given).splitlines()):
+        return None
     return _written(scope, what, solve, cases, ([], prose(12)), _python(body), _python(body.replace(".lower()", "")), _python(body.replace(f">= {least}", f"> {least}")))
 
 
@@ -157,8 +159,8 @@ def write_conversion(scope: Scope) -> Draft | None:
     }[kind]
     cases: list[Case] = [([each], "") for each in given[:5]]
     slips = {
-        "duration": source.replace("02d", "d"), "roman": source.replace("900, ", "").replace("CM ", ""), "size": source.replace("1024", "1000"), "base": source.replace("n % b", "n % 10"),
-        "shift": source.replace("% 26 + 97", "+ 97"), "acl": source.replace("& ~", "| "),
+        "duration": source.replace("02d", "d"), "roman": source.replace(f" + {extra}", ""), "size": source.replace("1024", "1000"), "base": source.replace("n % b", "n % 10"),
+        "shift": source.replace(f"+ {extra})", f"+ {extra + 1})"), "acl": source.replace("& ~", "| "),
     }  # fmt: skip
     return _written(scope, texts[kind], solve, cases, ([given[5]], ""), _python(source), _python(slips[kind]))
 
@@ -231,7 +233,7 @@ def write_line_filter(scope: Scope) -> Draft | None:
     }[kind]
     slips = {
         "runs": source.replace("itertools.groupby(sys.stdin.read().splitlines())", "itertools.groupby(sorted(sys.stdin.read().splitlines()))"),
-        "pairs": source.replace("> 1", "> 0"), "transpose": source.replace("','.join", "' '.join"), "ranges": source.replace(">= ", ">= 9"), "wrap": source.replace(f"{extra + 20}", f"{extra + 19}"),
+        "pairs": source.replace("> 1", "> 0"), "transpose": source.replace("','.join", "' '.join"), "ranges": source.replace(">= ", ">= 9"), "wrap": source.replace(f"{extra + 20}", f"{extra + 13}"),
     }  # fmt: skip
     cases: list[Case] = [([], lines(n)) for n in (14, 30, 60)]
     return _written(scope, texts[kind], solve, cases, ([], lines(7)), _python(source), _python(slips[kind]))

@@ -188,19 +188,19 @@ def fact(node: Node | None, how: str = "") -> str:
 def state_check(before: Tree, after: Tree, roots: tuple[str, ...], *, loose: dict[str, str] | None = None, more: str = "") -> str:
     """A check that the roots look as in ``after`` and that nothing else in them differs from ``before``.
 
-    ``loose`` says by path how a fact is taken (see ``inspection.fact``); paths named there need not have changed.
+    ``loose`` says by path how a fact is taken (see ``inspection.fact``); paths named there are looked at wherever they lie.
     ``more`` is Python that goes on to look at what files alone do not show.
     """
     loose = loose or {}
     expected: dict[str, tuple[str, str]] = {}
     rest: list[str] = []
-    for root in roots:
-        for path in sorted({*before.below(root), *after.below(root)}, key=os.fsencode):
-            was, is_now = before.nodes.get(path), after.nodes.get(path)
-            if path in loose or fact(was) != fact(is_now):
-                expected[path] = (loose.get(path, ""), fact(is_now, loose.get(path, "")))
-            else:
-                rest.append(f"{path} {fact(is_now)}")
+    inside = [path for root in roots for path in sorted({*before.below(root), *after.below(root)}, key=os.fsencode)]
+    for path in dict.fromkeys([*inside, *loose]):
+        was, is_now = before.nodes.get(path), after.nodes.get(path)
+        if path in loose or fact(was) != fact(is_now):
+            expected[path] = (loose.get(path, ""), fact(is_now, loose.get(path, "")))
+        else:
+            rest.append(f"{path} {fact(is_now)}")
     digest = inspection.digest("\n".join(rest).encode("utf-8", "surrogateescape"))
     return f"{_INSPECTION}\n\ncompare({roots!r}, {expected!r}, {digest!r})\n{more}"
 

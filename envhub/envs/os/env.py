@@ -6,28 +6,40 @@ agent acts.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol, cast
+from pathlib import Path
+from typing import Annotated, Protocol, cast, get_args
 
-from envhub.core.errors import EpisodeFailedError, InvalidRequestError, TaskUnusableError, ToolError
+from envhub.core.clock import SystemClock
+from envhub.core.errors import (
+    EpisodeFailedError,
+    InvalidRequestError,
+    SandboxUnavailableError,
+    TaskUnusableError,
+    ToolError,
+)
 from envhub.core.protocols import Script
-from envhub.core.sandbox import CommandStatus, ForkableSandbox, Sandbox, SandboxSpec
+from envhub.core.sandbox import CommandStatus, ForkableSandbox, Sandbox, SandboxDriver, SandboxSpec
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
-from envhub.envs.os import judge, lint, prompts
+from envhub.envs.datasets import dataset_dir, read_manifest
+from envhub.envs.os import judge, lint, official, prompts
 from envhub.envs.os.exploits import EXPLOITS
 from envhub.envs.os.judge import GradingLimits
 from envhub.envs.os.lint import SelfTest
 from envhub.envs.os.scripts import complaint, run_script
-from envhub.envs.os.tasks import OSTask, TaskSet
+from envhub.envs.os.tasks import OSTask, TaskSet, load_split
 from envhub.envs.os.verdict import Verdict
 from envhub.envs.toolkit import End, ToolEpisode, TurnLimits, tool
+from envhub.sandbox.choose import DriverName, choose
 
 NAME = "os"
 VERSION = "1"
 MAX_TURNS = 8
+IMAGES = ("default", "packages", "ubuntu")
 MAX_ANSWER_CHARS = 16_000
 MAX_SCRIPT_CHARS = 200_000
 MAX_OUTPUT_BYTES = 64 << 10
@@ -46,6 +58,25 @@ class Sandboxes(Protocol):
     async def acquire(self, spec: SandboxSpec) -> Sandbox: ...
 
     async def close(self) -> None: ...
+
+
+class OnDemand:
+    """Starts a sandbox when one is asked for. Owns the driver; what dead owners left is removed before the first one."""
+
+    def __init__(self, driver: SandboxDriver) -> None:
+        self._driver = driver
+        self._sweeping: asyncio.Task[int] | None = None
+
+    async def acquire(self, spec: SandboxSpec) -> Sandbox:
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._driver.sweep(), name="sandbox-sweep")
+        await asyncio.shield(self._sweeping)
+        return await self._driver.start(spec)
+
+    async def close(self) -> None:
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        await self._driver.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +269,48 @@ async def set_up(task: OSTask, sandbox: Sandbox, *, seed: int) -> None:
             raise TaskUnusableError(
                 f"the start script of {task.id} exited with {started.exit_code}: {started.output[-300:]}"
             )
+
+
+def create(settings: Mapping[str, JSON]) -> OSEnvironment:
+    """Composition root of the environment.
+
+    Settings: ``driver`` (auto, bubblewrap, docker), ``images`` (folder of prepared userlands), ``docker_url``, ``datasets`` (root
+    of shipped data), ``official`` (AgentBench's folder with data/ and scripts/: splits agentbench-std, agentbench-dev,
+    agentbench-train). Raises InvalidRequestError, and SandboxUnavailableError where nothing can keep an agent in.
+    """
+    known = ("driver", "images", "docker_url", "datasets", "official")
+    for key in settings:
+        if key not in known:
+            raise InvalidRequestError(f"environment os has no setting {key!r}; valid: {', '.join(known)}")
+    root = Path(settings["datasets"]) if "datasets" in settings else None
+    shipped = dataset_dir(NAME, root=root)
+    splits: dict[str, TaskSet] = {split: load_split(shipped, split) for split in read_manifest(shipped).splits}
+    if "official" in settings:
+        splits |= official.load_official(Path(settings["official"]))
+    driver = _driver(settings)
+    digests = {image: digest for image in IMAGES if (digest := _digest(driver, image)) is not None}
+    default = driver.image_digest(IMAGES[0])
+    named = default if len(digests) == 1 else hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    return OSEnvironment(
+        OnDemand(driver),
+        splits,
+        driver=driver.capabilities().driver,
+        image_digest=named,
+        installs=not default.startswith("host-"),
+    )
+
+
+def _driver(settings: Mapping[str, JSON]) -> SandboxDriver:
+    name = settings.get("driver", "auto")
+    if name not in get_args(DriverName):
+        raise InvalidRequestError(f"setting 'driver' of os must be {', '.join(get_args(DriverName))}, not {name!r}")
+    images = Path(settings["images"]) if "images" in settings else None
+    others = {"docker_url": str(settings["docker_url"])} if "docker_url" in settings else {}
+    return choose(cast(DriverName, name), clock=SystemClock(), image_root=images, **others)
+
+
+def _digest(driver: SandboxDriver, image: str) -> str | None:
+    try:
+        return driver.image_digest(image)
+    except SandboxUnavailableError:
+        return None

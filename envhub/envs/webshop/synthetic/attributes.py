@@ -160,7 +160,7 @@ is | fat ~free | food snack | free of fat | be the leanest there is; not make me
 is | ~low sodium | food | lower sodium | be light on salt; not raise my blood pressure
 with | ~dietary fiber | food bake | dietary fibers | help digestion; be full of roughage
 is | keto ~friendly | snack drink | keto friendly recipe | fit a high fat diet; keep me in ketosis
-is | kosher ~certified | food bake drink | kosher certification | be blessed by a rabbi; be fine for passover guests
+is | kosher ~certified | food bake drink | kosher certified batch | be blessed by a rabbi; be fine for passover guests
 is | individually ~wrapped | snack drink | individually wrapped packs | come in single portions; have each piece packed alone
 is | shelf ~stable | food drink | shelf stable product | keep without a fridge; last in the pantry
 is | caffeine ~free | drink | free of caffeine | not keep me awake; be fine at bedtime

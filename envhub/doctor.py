@@ -15,7 +15,8 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -25,8 +26,12 @@ from rich.text import Text
 from envhub import __version__
 from envhub.config import Settings
 from envhub.controller.auth import Keys, check_exposure
+from envhub.core.clock import SystemClock
 from envhub.core.errors import EnvhubError
 from envhub.envs import registry
+from envhub.sandbox import images
+from envhub.sandbox.choose import choose
+from envhub.sandbox.docker_api import DEFAULT_URL
 from envhub.worker.main import environment_settings
 
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
@@ -52,7 +57,8 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Every check, in the order they are shown."""
-    return [*_machine(), *_packages(), *_environments(settings), *_services(settings), *_exposure(settings)]
+    found = [*_machine(), *_packages(), *_sandbox(settings), *_environments(settings), *_services(settings)]
+    return [*found, *_exposure(settings)]
 
 
 def show(findings: list[Finding], console: Console) -> None:
@@ -93,6 +99,32 @@ def _installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def _sandbox(settings: Settings) -> Iterator[Finding]:
+    """The driver that the OS environment would take, what it keeps to, and the userlands that are ready for it."""
+    own: Mapping[str, Any] = environment_settings(settings, "os")
+    root = Path(own["images"]) if "images" in own else None
+    url = str(own.get("docker_url", DEFAULT_URL))
+    try:
+        can = choose(own.get("driver", "auto"), clock=SystemClock(), image_root=root, docker_url=url).capabilities()
+    except EnvhubError as error:
+        yield Finding("sandbox", "missing", "none that is safe", error.message)
+    else:
+        kept = {
+            "memory": can.memory,
+            "processes": can.processes,
+            "cpu": can.cpu,
+            "disk": can.disk,
+            "network": can.network,
+        }
+        weak = [bound for bound, how in kept.items() if how == "none" and bound != "network"]
+        notes = (*can.notes, *(f"{bound} is not bounded" for bound in weak))
+        value = "; ".join([f"{can.driver}: {can.isolation}", *(f"{bound}: {how}" for bound, how in kept.items())])
+        yield Finding("sandbox", "warn" if weak else "ok", value, "; ".join(notes))
+    prepared = ", ".join(f"{image.name} {image.digest[:12]}" for image in images.listed(root))
+    advice = "" if prepared else "bubblewrap then shows this machine's own programs; envhub images build os"
+    yield Finding("userlands", "ok" if prepared else "missing", prepared or "none prepared", advice)
 
 
 def _environments(settings: Settings) -> Iterator[Finding]:

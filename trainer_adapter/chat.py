@@ -12,7 +12,11 @@ from envhub.core.types import Message, ToolSpec
 from trainer_adapter.tokens import Completion
 
 
-class TemplateRewritesError(Exception):
+class TemplateError(Exception):
+    """The chat template cannot show a conversation, or not in the way its family writes calls."""
+
+
+class TemplateRewritesError(TemplateError):
     """The chat template shows earlier turns otherwise than they were sampled (it drops their reasoning, for example)."""
 
 
@@ -20,15 +24,16 @@ class ChatFormat(Protocol):
     """One model family's way to write conversations with tools."""
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
-        """The whole conversation, ending where the model begins to speak."""
+        """The whole conversation, ending where the model begins to speak. Raises TemplateError."""
 
     def between(self, completion: Completion, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
         """What follows a completion: the end of its turn as far as it did not write that itself, the replies, and the beginning of
-        the next turn."""
+        the next turn. Raises TemplateError."""
 
-    def parse(self, completion: Completion) -> Message:
+    def parse(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
         """The completion as an assistant message. A call that cannot be read becomes a ToolCall with ``problem`` set, so that
         the environment answers it; it never raises."""
 
     def rewrites(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
-        """Whether the template shows an earlier turn of this conversation otherwise once later ones follow."""
+        """Whether the template shows the last assistant turn, or anything before it, otherwise than it stood when that turn was
+        sampled, now that replies follow it."""

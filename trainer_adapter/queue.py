@@ -8,6 +8,7 @@ The rules alone, without clocks, tasks or locks: `pipeline.py` waits on them, `o
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,9 +102,14 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The trajectories of one task that are compared with each other, by member; all have a reward."""
+    """The trajectories of one task that are compared with each other, by member; all have a reward.
+
+    ``serial`` counts admissions; ``oldest`` is the version of its oldest counted token.
+    """
 
     id: str
+    serial: int
+    oldest: int
     task: TaskRef
     trajectories: tuple[Trajectory, ...]
 
@@ -142,7 +148,7 @@ class _Open:
     """A group under way; ``attempts`` holds the members that are still waited for."""
 
     task: TaskRef
-    admitted_at: int
+    serial: int
     attempts: dict[int, int]
     done: dict[int, Trajectory] = field(default_factory=dict)
     lost: list[Failure] = field(default_factory=list)
@@ -158,7 +164,7 @@ class TrajectoryQueue:
         self.retries: deque[Ticket] = deque()
         """Trajectories that must be played again."""
         self._open: dict[str, _Open] = {}
-        self._ready: deque[Group] = deque()
+        self._ready: list[Group] = []
         self._counts: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._outcomes: deque[Failure | None] = deque(maxlen=settings.failure_window)
@@ -175,9 +181,9 @@ class TrajectoryQueue:
         if not self.may_admit:
             raise RuntimeError("the window of unfinished groups is full")
         group = f"g{self.serial}"
-        self.serial += 1
         members = range(self.settings.group_size)
-        self._open[group] = _Open(task, self.version, dict.fromkeys(members, 0))
+        self._open[group] = _Open(task, self.serial, dict.fromkeys(members, 0))
+        self.serial += 1
         self._counts["admitted"] += len(members)
         return tuple(Ticket(group, member, task) for member in members)
 
@@ -243,25 +249,30 @@ class TrajectoryQueue:
         del self._open[name]
         if group.lost:
             self._dropped[DropReason.FAILED] += len(group.lost)
-        self._ready.append(Group(name, group.task, trajectories))
+        oldest = self._oldest(trajectories)
+        made = Group(name, group.serial, self.version if oldest is None else oldest, group.task, trajectories)
+        if self.staleness(made) > self.settings.max_staleness:
+            self._dropped[DropReason.STALE] += len(trajectories)
+        else:
+            insort(self._ready, made, key=lambda each: each.serial)
 
     # --- out --------------------------------------------------------------------------------------------------------
 
     def drain(self, *, last: bool = False) -> Batch | None:
-        """The next batch, oldest groups first: everything ready up to ``b_max``; None while fewer than ``b_min`` are.
+        """The next batch, the groups admitted first in front: everything ready up to ``b_max``; None while fewer than ``b_min`` are.
 
-        Groups that have become too stale are dropped on the way. With ``last``, when nothing more will come, a smaller batch is
-        handed out too.
+        With ``last``, when nothing more will come, a smaller batch is handed out too.
         """
-        self._drop_stale()
         at_least = 1 if last or self._stalled else self.settings.b_min
-        chosen = self._fitting(list(self._ready)[: self.settings.b_max])
+        if len(self._ready) < at_least:
+            return None
+        chosen = self._fitting(self._ready[: self.settings.b_max])
         if len(chosen) < at_least:
-            chosen = self._fitting(list(self._ready))[: self.settings.b_max]
+            chosen = self._fitting(self._ready)[: self.settings.b_max]
         if len(chosen) < at_least or sum(len(each.trajectories) for each in chosen) % self.settings.multiple:
             return None
         taken = {group.id for group in chosen}
-        self._ready = deque(group for group in self._ready if group.id not in taken)
+        self._ready = [group for group in self._ready if group.id not in taken]
         self._counts["trained"] += sum(len(group.trajectories) for group in chosen)
         return Batch(self.version, tuple(chosen), tuple(map(self.staleness, chosen)))
 
@@ -283,8 +294,7 @@ class TrajectoryQueue:
 
     def staleness(self, group: Group) -> int:
         """Versions between its oldest counted token and now."""
-        oldest = [self._oldest(each) for each in group.trajectories]
-        return self.version - min((version for version in oldest if version is not None), default=self.version)
+        return self.version - group.oldest
 
     def advance(self, version: int) -> tuple[str, ...]:
         """A training step is done and engines get this version; the groups that can no longer be trained, now dropped.
@@ -306,16 +316,17 @@ class TrajectoryQueue:
             if name in self._open:
                 self._drop_open(name, DropReason.CANCELLED)
 
-    def _oldest(self, trajectory: Trajectory) -> int | None:
+    def _oldest(self, trajectories: Iterable[Trajectory]) -> int | None:
         engines = self.settings.fresh_engines
-        return trajectory.oldest_version if engines is None else trajectory.oldest_of(engines)
+        found = (each.oldest_version if engines is None else each.oldest_of(engines) for each in trajectories)
+        return min((version for version in found if version is not None), default=None)
 
     def _hopeless(self, group: _Open) -> bool:
-        oldest = [version for each in group.done.values() if (version := self._oldest(each)) is not None]
-        return bool(oldest) and self.version - min(oldest) > self.settings.max_staleness
+        oldest = self._oldest(group.done.values())
+        return oldest is not None and self.version - oldest > self.settings.max_staleness
 
     def _drop_stale(self) -> None:
-        kept: deque[Group] = deque()
+        kept: list[Group] = []
         for group in self._ready:
             if self.staleness(group) > self.settings.max_staleness:
                 self._dropped[DropReason.STALE] += len(group.trajectories)

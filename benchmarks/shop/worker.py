@@ -1,7 +1,7 @@
 """A worker of ``webshop.py``: opens a store, answers the queries of its input, tells what it cost, and stays until told to end.
 
-Input: one JSON object {"store", "compiled", "queries"}, then an empty line for each report. Output: one JSON object for each: first the
-latencies, then the memory (in MiB) while whatever other workers there are hold the same store open.
+Input: one JSON object {"store", "compiled", "queries"}, then an empty line for each report. Output: one JSON object for each line:
+first the latencies, then the memory (in MiB), with the store still open.
 """
 
 from __future__ import annotations

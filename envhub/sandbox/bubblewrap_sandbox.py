@@ -90,6 +90,7 @@ class BubblewrapSandbox:
             if self._init is None:
                 raise SandboxLostError("bwrap ended at once")
             await self._shell.start(restore)
+            self._channel.is_up()
         except SandboxLostError as error:
             said = await self._channel.last_words()
             raise EpisodeFailedError(f"the sandbox did not start: {said or error.message}") from error
@@ -180,6 +181,7 @@ class _PipeChannel:
     def __init__(self, sandbox: BubblewrapSandbox) -> None:
         self._sandbox = sandbox
         self._fds: tuple[int, int] | None = None
+        self._first_words: bytearray | None = bytearray()
 
     def open(self) -> tuple[int, int]:
         """The program's ends: its stdin, its output."""
@@ -199,21 +201,29 @@ class _PipeChannel:
     async def receive(self) -> bytes:
         while self._fds is not None:
             try:
-                return os.read(self._fds[0], READ_BYTES)
+                data = os.read(self._fds[0], READ_BYTES)
             except BlockingIOError:
                 await readable(self._fds[0])
+                continue
+            if self._first_words is not None:
+                self._first_words += data
+            return data
         return b""
+
+    def is_up(self) -> None:
+        """What comes from now on is the shell's alone."""
+        self._first_words = None
 
     async def reap(self, runner: int | None) -> None:
         await self._sandbox.reap(runner)
 
     async def last_words(self) -> str:
         """What a program that did not come up wrote."""
-        said = bytearray()
+        said = self._first_words or bytearray()
         try:
             async with asyncio.timeout(1.0):
-                while len(said) < READ_BYTES and (chunk := await self.receive()):
-                    said += chunk
+                while len(said) < READ_BYTES and await self.receive():
+                    pass
         except TimeoutError:
             pass
         return said.decode("utf-8", "replace").strip()[-2000:]

@@ -22,6 +22,7 @@ SESSION_TREE = "/run/session"
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = (*_PROGRAMS, "proc", "dev", "tmp", "sys")
 _MAX_TOP_ENTRIES = 256
+"""Of the folder ``/``, the image's own first; more than that are only in the session's tree."""
 _SCRATCH_BYTES = 32 << 20
 _SCRATCH_INODES = 10_000
 
@@ -159,7 +160,9 @@ def _judge_argv(place: Stage) -> list[str]:
         argv += ["--ro-bind", layer.lower, layer.path]
     for path in place.hidden:
         argv += ["--tmpfs", path, "--remount-ro", path]
-    for name in sorted(os.listdir(_merged(place)))[:_MAX_TOP_ENTRIES]:
+    in_image = set(os.listdir(root.lower))
+    there = sorted(os.listdir(_merged(place)), key=lambda name: (name not in in_image, name))
+    for name in there[:_MAX_TOP_ENTRIES]:
         if name not in _OWN:
             argv += _shown(f"{_merged(place)}/{name}", f"/{name}")
     for name in sorted(os.listdir(f"{place.guards}/etc")):

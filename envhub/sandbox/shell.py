@@ -43,8 +43,10 @@ _NO_ROOM = (
 class Shell:
     """Owns nothing: the channel belongs to the driver. Calls come one at a time."""
 
-    def __init__(self, channel: Channel, *, clock: Clock) -> None:
+    def __init__(self, channel: Channel, *, clock: Clock, in_flight_bytes: int = SPAM_BYTES) -> None:
+        """``in_flight_bytes``: what the channel may still hold when its program has stopped writing."""
         self._channel = channel
+        self._in_flight_bytes = in_flight_bytes
         self._clock = clock
         self._token = secrets.token_hex(16)
         self._stream = program.MarkerStream(self._token)
@@ -158,7 +160,9 @@ class Shell:
         run.stop_collecting()
         if run.runner is not None and not run.restarted:
             await self._reap(run.runner)
-        if await self._answers(run) and not (run.cut is CommandStatus.FLOOD and run.dropped_bytes > SPAM_BYTES):
+        if await self._answers(run) and not (
+            run.cut is CommandStatus.FLOOD and run.dropped_bytes > self._in_flight_bytes
+        ):
             return
         await self._restart(run)
 

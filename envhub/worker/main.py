@@ -58,6 +58,8 @@ def environment_settings(settings: Settings, name: str) -> dict[str, JSON]:
     own: dict[str, JSON] = dict(settings.environment_settings.get(name, {}))
     if settings.datasets is not None and name in _WITH_DATASETS:
         own.setdefault("datasets", settings.datasets)
+    if settings.images is not None and name == "os":
+        own.setdefault("images", settings.images)
     return own
 
 

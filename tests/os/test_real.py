@@ -263,41 +263,38 @@ async def test_an_episode_over_the_hub(environment):
         assert session.identity.version == "1-bubblewrap" and session.identity.image_digest
 
 
-def _held():
-    gc.collect()
-    processes = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _is_bwrap(p)]
-    return len(os.listdir("/proc/self/fd")), Path("/proc/self/mounts").read_text().count("\n"), len(processes)
+@pytest.fixture
+def held(driver, tmp_path):
+    """Counts of what this process and its driver hold: descriptors, mounts, folders of sandboxes, children."""
+
+    def count():
+        gc.collect()
+        mounts = Path("/proc/self/mounts").read_text().count(str(tmp_path))
+        files = sum(len(found) for _, folders, names in os.walk(tmp_path / "runtime") for found in (folders, names))
+        return len(os.listdir("/proc/self/fd")), mounts, files
+
+    return count
 
 
-def _is_bwrap(process):
-    try:
-        return (
-            b"bwrap" in (process / "cmdline").read_bytes()
-            and int((process / "stat").read_text().split()[3]) == os.getpid()
-        )
-    except OSError:
-        return False
-
-
-async def test_a_hundred_episodes_leave_nothing_behind(environment):
+async def test_a_hundred_episodes_leave_nothing_behind(environment, held):
     await played(environment, COUNT, bash("ls"))
-    before = _held()
+    fds, mounts, files = held()
 
     async def some():
         for _ in range(10):
             await played(environment, COUNT, bash("sleep 100 & ls"), call("answer_action", answer="3"))
 
     await asyncio.gather(*(some() for _ in range(10)))
-    assert _held() == before
+    assert held() == (fds, mounts, files) and mounts == 0
 
 
-async def test_cancelled_episodes_leave_nothing_behind(environment):
+async def test_cancelled_episodes_leave_nothing_behind(environment, held):
     """B025."""
     await played(environment, COUNT, bash("ls"))
-    before = _held()
+    before = held()
     for delay in (0.0, 0.005, 0.02, 0.05, 0.2):
         running = asyncio.ensure_future(played(environment, MODES, bash("sleep 30"), call("finish_action", thought="")))
         await asyncio.sleep(delay)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert _held() == before
+    assert held() == before

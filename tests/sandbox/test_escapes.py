@@ -86,7 +86,9 @@ async def test_nothing_in_proc_takes_writes_that_reach_the_machine(box: Sandbox)
 )
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
 async def test_system_call_is_refused(box: Sandbox, call: str, arguments: str) -> None:
-    script = f"python3 -c 'import ctypes as c; l=c.CDLL(None,use_errno=True); print(l.syscall({arguments}), c.get_errno())'"
+    script = (
+        f"python3 -c 'import ctypes as c; l=c.CDLL(None,use_errno=True); print(l.syscall({arguments}), c.get_errno())'"
+    )
     assert await out(box, script) == ("-1 38\n" if call in ("io_uring_setup", "clone3") else "-1 1\n")
 
 
@@ -98,7 +100,7 @@ async def test_socket_families_beyond_the_namespace_are_refused(box: Sandbox, fa
 
 async def test_typing_into_a_terminal_is_refused(box: Sandbox) -> None:
     script = (
-        "python3 -c 'import os, fcntl\nm, s = os.openpty()\ntry: fcntl.ioctl(s, 0x5412, b\"x\")\n"
+        'python3 -c \'import os, fcntl\nm, s = os.openpty()\ntry: fcntl.ioctl(s, 0x5412, b"x")\n'
         "except OSError as e: print(e.errno)'"
     )
     assert await out(box, script) == "1\n"
@@ -138,9 +140,9 @@ async def test_setuid_program_gives_nothing(box: Sandbox, machine: Machine) -> N
 
 async def test_chroot_with_an_open_folder_does_not_break_out(box: Sandbox) -> None:
     script = (
-        "python3 -c 'import os\nos.mkdir(\"/root/j\")\nd = os.open(\"/\", os.O_RDONLY)\n"
+        'python3 -c \'import os\nos.mkdir("/root/j")\nd = os.open("/", os.O_RDONLY)\n'
         'try: os.chroot("/root/j")\nexcept OSError as e: print(e.errno)\n'
-        "os.fchdir(d)\nfor i in range(50): os.chdir(\"..\")\nprint(os.path.exists(\"lost+found\"))'"
+        'os.fchdir(d)\nfor i in range(50): os.chdir("..")\nprint(os.path.exists("lost+found"))\''
     )
     assert await out(box, script) == "1\nFalse\n"
 
@@ -151,7 +153,9 @@ async def test_two_sandboxes_do_not_see_each_other(bubblewrap: BubblewrapDriver)
     assert await out(two, "ls -A /root/mine /dev/shm/x /tmp/x 2>/dev/null; pgrep -f 777; echo $?") == "1\n"
 
 
-async def test_environment_of_the_hub_is_not_visible(bubblewrap: BubblewrapDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_of_the_hub_is_not_visible(
+    bubblewrap: BubblewrapDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ENVHUB_WORKER_KEY", "very-secret")
     box = await bubblewrap.start(SandboxSpec())
     seen = await out(box, "env; cat /proc/*/environ | tr '\\0' '\\n'")
@@ -165,7 +169,10 @@ async def test_links_and_dots_out_of_the_sandbox_lead_nowhere(box: Sandbox, tmp_
     secret = tmp_path / "secret"
     secret.write_text("host")
     up = "/root/" + "../" * 9 + str(secret)[1:]
-    await out(box, f"ln -s {secret} /root/a; ln -s /proc/1/root{secret} /root/b; ln -s / /root/c; ln -s /proc/self/root /root/d")
+    await out(
+        box,
+        f"ln -s {secret} /root/a; ln -s /proc/1/root{secret} /root/b; ln -s / /root/c; ln -s /proc/self/root /root/d",
+    )
     for path in ("/root/a", "/root/b", f"/root/c{secret}", f"/root/d{secret}", up, f"/proc/self/cwd{secret}"):
         with pytest.raises(SandboxFileError):
             await box.get(path, max_bytes=1000)
@@ -191,7 +198,7 @@ async def test_code_of_the_session_never_runs_in_what_enters(
     await out(
         box,
         f"mkdir -p {library}/encodings; for f in ascii latin_1 idna utf_16; do "
-        f"echo 'open(\"/root/pwned\",\"w\")' > {library}/encodings/$f.py; done; cp {library}/encodings/ascii.py {library}/linecache.py",
+        f'echo \'open("/root/pwned","w")\' > {library}/encodings/$f.py; done; cp {library}/encodings/ascii.py {library}/linecache.py',
     )
     await enter(box)
     assert await out(box, "ls /root/pwned 2>/dev/null") == ""

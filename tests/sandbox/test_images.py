@@ -85,7 +85,7 @@ def test_failed_build_leaves_nothing_and_names_what_failed(tmp_path: Path, monke
 def test_next_build_removes_what_a_dead_one_left(tmp_path: Path) -> None:
     (tmp_path / ".making-dead" / "rootfs").mkdir(parents=True)
     with image_build._making(tmp_path) as making:
-        assert [entry for entry in tmp_path.glob(".making-*")] == [making]
+        assert list(tmp_path.glob(".making-*")) == [making]
     assert list(tmp_path.glob(".making-*")) == []
 
 

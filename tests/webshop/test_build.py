@@ -67,6 +67,19 @@ def test_catalogue_that_is_there_is_not_built_again(tmp_path: Path) -> None:
     assert (out / "catalog.sqlite").stat() == before
 
 
+def test_nothing_is_written_beside_a_catalogue_that_is_there(tmp_path: Path) -> None:
+    out = build(shelf(5), {}, tmp_path / "out", meta=META)
+    (tmp_path / ".out.lock").unlink()
+    build([], {}, out, meta=META)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["digest", "format", "goals"])
+def test_meta_cannot_say_what_the_store_says_itself(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"meta cannot say {name}"):
+        build(shelf(5), {}, tmp_path / "out", meta={name: 1})
+
+
 def test_other_catalogue_in_the_way_is_refused(tmp_path: Path) -> None:
     out = build(shelf(5), {}, tmp_path / "out", meta=META)
     with pytest.raises(

@@ -147,9 +147,7 @@ def test_a_catalogue_goes_out_and_comes_back(tmp_path: Path, tiny: Tasks) -> Non
             assert replace(after, price=before.price) == before
             assert after.price == before.price or " to " in before.price_tag
         wanted = {
-            (goal.asin, tuple(goal.attributes), tuple(goal.options))
-            for split in tiny.splits.values()
-            for goal in split
+            (goal.asin, tuple(goal.attributes), tuple(goal.options)) for split in tiny.splits.values() for goal in split
         }
         returned = list(back.goals(ALL))
         assert {(goal.asin, goal.attributes, tuple(goal.options)) for goal in returned} == wanted

@@ -33,7 +33,9 @@ LAMP = product(
     bullets=("soft light",),
 )
 PLAIN = product("B2", "Plain lamp", price=30.0, nouns=("plain", "lamp"))
-CHAIR = product("B3", "Oak chair", price=5.0, nouns=("oak", "chair"), attributes=("hard",), query="seats", categories="")
+CHAIR = product(
+    "B3", "Oak chair", price=5.0, nouns=("oak", "chair"), attributes=("hard",), query="seats", categories=""
+)
 GOALS = {
     "exact": Goal("B1", "a soft red lamp", ("soft",), ("red",), 20.0),
     "no options": Goal("B2", "a soft lamp", ("soft",), (), 40.0),
@@ -186,7 +188,9 @@ async def test_an_invalid_action_gets_a_reason_and_changes_nothing(
     result = await played(episode, action)
     assert episode._state is state and result.reward == 0.0 and not result.terminated
     assert "Invalid action, nothing has changed." in text(result) and reason in text(result)
-    assert text(result).endswith(str({"has_search_bar": not before, "clickables": list(shelf._shops["webshop"].clickables(state))}))
+    assert text(result).endswith(
+        str({"has_search_bar": not before, "clickables": list(shelf._shops["webshop"].clickables(state))})
+    )
 
 
 async def test_a_search_works_from_every_page(shelf: WebShopEnvironment) -> None:
@@ -196,7 +200,10 @@ async def test_a_search_works_from_every_page(shelf: WebShopEnvironment) -> None
         assert "Page 1 (Total results: 1)" in text(await played(episode, "?oak"))
 
 
-@pytest.mark.parametrize("keywords", [" ", "\n", "lamp\nbrass", "🪔", "zzz", "<r>", "<c> things", "<q> things", "<a> hard", "[", "x" * 50_000])
+@pytest.mark.parametrize(
+    "keywords",
+    [" ", "\n", "lamp\nbrass", "🪔", "zzz", "<r>", "<c> things", "<q> things", "<a> hard", "[", "x" * 50_000],
+)
 async def test_any_keywords_are_only_keywords(shelf: WebShopEnvironment, keywords: str) -> None:
     result = await played(await opened(shelf), f"?{keywords}")
     found = 2 if keywords == "lamp\nbrass" else 0
@@ -258,6 +265,18 @@ async def test_a_fork_goes_its_own_way(shelf: WebShopEnvironment) -> None:
     assert (await played(fork, "12 oz (pack of 2)", "buy now")).reward == pytest.approx(2 / 3)
     await fork.close()
     assert (await played(episode, "buy now")).reward == 1.0
+
+
+async def test_a_hub_doubles_a_session_in_the_middle_of_a_purchase(environment: WebShopEnvironment) -> None:
+    solution = environment.solution(TaskRef("webshop", "test", 1)) or ()
+    async with local_hub({"webshop": environment}) as local, local.hub.session("webshop", "test", 1) as session:
+        for message in solution[:-1]:
+            await session.interact(message)
+        async with await session.fork() as fork:
+            assert fork.fork_kind == "native"
+            assert (await fork.interact(click("back to search"))).reward == 0.0
+            assert (await session.interact(solution[-1])).reward == 1.0
+            assert "Nothing can be clicked" in ((await fork.interact(click("buy now"))).messages[-1].content or "")
 
 
 async def test_a_solution_is_the_same_every_time_and_earns_one(environment: WebShopEnvironment) -> None:

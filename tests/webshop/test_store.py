@@ -107,8 +107,7 @@ def test_repeated_searches_and_products_are_remembered_within_bounds(shop: Store
     assert shop._recent_search.cache_info().currsize <= 512
 
 
-@pytest.mark.parametrize("compiled", [False])
-def test_threads_get_the_same_answers(shop: Store, compiled: bool) -> None:
+def test_threads_get_the_same_answers(shop: Store) -> None:
     queries = [[first, second] for first in WORDS for second in WORDS]
     expected = {tuple(query): shop._search(" ".join(query)) for query in queries}
 

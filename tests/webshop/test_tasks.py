@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envhub.cli import main
 from envhub.core.errors import InvalidRequestError
 from envhub.envs.webshop import tasks as tasks_module
 from envhub.envs.webshop.catalogue import Goal
@@ -62,9 +63,7 @@ def test_a_machine_of_its_own_makes_the_same_catalogue(tmp_path: Path, tiny: Tas
     other.close()
 
 
-def test_a_second_opening_makes_nothing(
-    catalogues: Path, tiny: Tasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_opening_makes_nothing(catalogues: Path, tiny: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks_module.making, "make", lambda *args: pytest.fail("made again"))
     open_tasks("tiny", cache=catalogues).close()
 
@@ -78,7 +77,9 @@ def test_a_catalogue_without_a_name_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_what_is_no_catalogue_is_refused_with_advice(tmp_path: Path, catalogues: Path, tiny: Tasks) -> None:
-    with pytest.raises(InvalidRequestError, match=r"neither a name \(tiny, small, medium, large\).*envhub webshop convert"):
+    with pytest.raises(
+        InvalidRequestError, match=r"neither a name \(tiny, small, medium, large\).*envhub webshop convert"
+    ):
         open_tasks("huge")
     with pytest.raises(InvalidRequestError, match="holds no catalogue"):
         open_tasks(str(tmp_path))
@@ -141,3 +142,33 @@ def test_a_hash_names_the_goals_too(tmp_path: Path) -> None:
         digests.add(found.dataset_hash)
         found.close()
     assert len(digests) == 2
+
+
+def told_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(list(arguments))
+    output = capsys.readouterr()
+    return code, output.out + output.err
+
+
+def test_the_command_line_makes_and_measures_catalogues(
+    catalogues: Path, tiny: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = ("--cache", str(catalogues))
+    code, said = told_by(capsys, "webshop", "make", "tiny", *cache)
+    assert code == 0
+    assert said == f"tiny: 200 products, goals: train 40, dev 20, test 40; hash {tiny.dataset_hash}\n"
+    code, said = told_by(capsys, "webshop", "report", "tiny", *cache)
+    assert code == 0 and "dev: the oracle earns 1 for 20 of 20 goals" in said and "'type 0.5'" in said
+
+
+def test_the_command_line_converts_what_it_exported(
+    catalogues: Path, tiny: Tasks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, out = str(tmp_path / "files"), str(tmp_path / "out")
+    assert told_by(capsys, "webshop", "export", "tiny", files, "--cache", str(catalogues))[0] == 0
+    code, said = told_by(capsys, "webshop", "convert", files, out)
+    assert code == 2 and "the official splits go up to 11999" in said
+    code, said = told_by(capsys, "webshop", "convert", files, out, "--partial", "--seed", "3")
+    assert code == 0 and "official-human: 200 products, goals: official-all 100" in said
+    code, said = told_by(capsys, "webshop", "convert", str(tmp_path), out)
+    assert code == 2 and "gdown" in said

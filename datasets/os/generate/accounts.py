@@ -1,10 +1,9 @@
-"""Templates on users and groups, and on jobs that cron would run."""
+"""Templates on users and groups."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from collections import Counter
 
 from drafts import Draft, Scope, change, integer, string, template
 from tree import state_check
@@ -43,7 +42,10 @@ class Accounts:
     """Users and groups of a machine; the whole of /etc/passwd and /etc/group is written, so that all of it is known."""
 
     def __init__(self, scope: Scope, n: int) -> None:
-        self.groups = {scope.pick("", "team-") + name: 2000 + 10 * at for at, name in enumerate(scope.some([stem for stem in STEMS if f"{stem}:" not in BASE_GROUPS], 5))}
+        self.groups = {
+            scope.pick("", "team-") + name: 2000 + 10 * at
+            for at, name in enumerate(scope.some([stem for stem in STEMS if f"{stem}:" not in BASE_GROUPS], 5))
+        }
         self.users: dict[str, list[str]] = {}
         self.members: dict[str, list[str]] = {group: [] for group in self.groups}
         ids = scope.some(range(1001, 1900), n)
@@ -58,7 +60,9 @@ class Accounts:
         return BASE + "".join(":".join([user, *fields]) + "\n" for user, fields in self.users.items())
 
     def group(self) -> str:
-        return BASE_GROUPS + "".join(f"{group}:x:{gid}:{','.join(self.members[group])}\n" for group, gid in self.groups.items())
+        return BASE_GROUPS + "".join(
+            f"{group}:x:{gid}:{','.join(self.members[group])}\n" for group, gid in self.groups.items()
+        )
 
     def put(self, scope: Scope) -> None:
         scope.tree.file("/etc/passwd", self.passwd())
@@ -67,7 +71,12 @@ class Accounts:
             rest = "*:19600:0:99999:7:::" if file == "/etc/shadow" else "*::"
             lines = [line.split(":") for line in source.splitlines()]
             tail = [":".join([rest]) if file == "/etc/shadow" else f"!::{fields[3]}" for fields in lines]
-            scope.tree.file(file, "".join(f"{fields[0]}:{end}\n" for fields, end in zip(lines, tail, strict=True)), mode=0o640, gid=42)
+            scope.tree.file(
+                file,
+                "".join(f"{fields[0]}:{end}\n" for fields, end in zip(lines, tail, strict=True)),
+                mode=0o640,
+                gid=42,
+            )
 
     def in_group(self, group: str) -> set[str]:
         primary = {user for user, fields in self.users.items() if fields[2] == str(self.groups[group])}
@@ -78,7 +87,14 @@ class Accounts:
         from inspection import digest
 
         def facts(text: str) -> str:
-            return digest("\n".join(sorted(":".join([*line.split(":")[:3], *sorted(line.split(":")[3].split(",")), *line.split(":")[4:]]) for line in text.splitlines())).encode())
+            return digest(
+                "\n".join(
+                    sorted(
+                        ":".join([*line.split(":")[:3], *sorted(line.split(":")[3].split(",")), *line.split(":")[4:]])
+                        for line in text.splitlines()
+                    )
+                ).encode()
+            )
 
         empty = Scope(__import__("random").Random(0)).tree
         return state_check(empty, empty, (), more=(
@@ -100,7 +116,9 @@ def count_users(scope: Scope) -> Draft | None:
     gold = sum(fields[5] == shell and int(fields[1]) >= low for fields in users)
     question = scope.how_many(f"accounts in /etc/passwd with a user ID from {low} to 1999 and the login shell {shell}")
     solution = f"awk -F: '$3 >= {low} && $3 <= 1999 && $7 == \"{shell}\"' /etc/passwd | wc -l"
-    return integer(scope, question, gold, solution, sum(fields[5] == shell for fields in users), len(users), tags=["passwd"])
+    return integer(
+        scope, question, gold, solution, sum(fields[5] == shell for fields in users), len(users), tags=["passwd"]
+    )
 
 
 @template("accounts", "medium", 3)
@@ -125,7 +143,12 @@ def members_of_group(scope: Scope) -> Draft | None:
 def user_in_most_groups(scope: Scope) -> Draft | None:
     accounts = Accounts(scope, scope.between(14, 24))
     accounts.put(scope)
-    counts = Counter({user: sum(user in accounts.in_group(group) for group in accounts.groups) + (fields[2] == "100") for user, fields in accounts.users.items()})
+    counts = Counter(
+        {
+            user: sum(user in accounts.in_group(group) for group in accounts.groups) + (fields[2] == "100")
+            for user, fields in accounts.users.items()
+        }
+    )
     (best, most), (second, fewer) = counts.most_common(2)
     if most == fewer:
         return None
@@ -143,7 +166,9 @@ def add_to_group(scope: Scope) -> Draft | None:
     accounts = Accounts(scope, scope.between(12, 20))
     accounts.put(scope)
     source, target = scope.some(sorted(accounts.groups), 2)
-    moving = [user for user in accounts.users if user in accounts.members[source] and user not in accounts.in_group(target)]
+    moving = [
+        user for user in accounts.users if user in accounts.members[source] and user not in accounts.in_group(target)
+    ]
     if len(moving) < 2:
         return None
     if not any(user in members for group, members in accounts.members.items() if group != source for user in moving):
@@ -152,11 +177,11 @@ def add_to_group(scope: Scope) -> Draft | None:
     drop = scope.chance(0.5)
     if drop:
         accounts.members[source] = [user for user in accounts.members[source] if user not in moving]
-    left = f" and takes them out of {source}" if drop else ""
+    left = f" and leave the member list of {source}" if drop else " and stay in the other group"
     question = scope.order(
         f"Make every user whom /etc/group lists as a member of {source} and who is in no way in {target} yet a supplementary member of {target}"
         + (f", and remove just these users from the member list of {source}." if drop else f"; they stay in {source}."),
-        f"/etc/group lists members of {source}. Write a change to the groups that adds those of them who are not in {target} so far (neither by primary group nor as members) to {target}{left}.",
+        f"Take the users that /etc/group lists as members of {source}: those of them who are not in {target} so far, neither by primary group nor as members, must become supplementary members of {target}{left}.",
     )
     listed = f"for u in $(getent group {source} | cut -d: -f4 | tr ',' ' '); do id -nG $u | tr ' ' '\\n' | grep -qx '{target}' && continue; usermod -aG {target} $u"
     solution = listed + (f" && gpasswd -d $u {source}" if drop else "") + "; done"
@@ -195,7 +220,14 @@ def lock_leavers(scope: Scope) -> Draft | None:
     accounts.put(scope)
     leavers = scope.some(sorted(accounts.users), 6)
     path = f"/root/{scope.stem()}.csv"
-    lines = ["name;last day;reason", *[f"{user};2023-{scope.between(1, 12):02d}-{scope.between(1, 28):02d};{scope.pick('moved', 'retired')}" for user in leavers], f"{scope.stem()};2023-02-02;unknown"]
+    lines = [
+        "name;last day;reason",
+        *[
+            f"{user};2023-{scope.between(1, 12):02d}-{scope.between(1, 28):02d};{scope.pick('moved', 'retired')}"
+            for user in leavers
+        ],
+        f"{scope.stem()};2023-02-02;unknown",
+    ]
     scope.tree.file(path, "".join(line + "\r\n" for line in lines))
     day = f"2023-{scope.between(4, 9):02d}-15"
     gone = [line.split(";")[0] for line in lines[1:-1] if line.split(";")[1] < day]
@@ -212,180 +244,3 @@ def lock_leavers(scope: Scope) -> Draft | None:
     solution = f"tr -d '\\r' < {path} | awk -F';' 'NR > 1 && $2 < \"{day}\" {{print $1}}' | while read -r u; do id \"$u\" >/dev/null 2>&1 && usermod -s /usr/sbin/nologin -G '' \"$u\"; done; true"
     slips = (solution.replace(f'$2 < "{day}"', "1"), solution.replace(" -G ''", ""))
     return change(scope, question, accounts.check(), solution, *slips, tags=["usermod", "CRLF"])
-
-
-JOBS = ("backup", "cleanup", "report", "sync", "rotate", "reindex", "mailout", "probe", "mirror", "purge", "digest", "warmup")
-
-
-def _crontab(scope: Scope, n: int) -> tuple[str, list[tuple[str, str, str]]]:
-    """A file as in /etc/cron.d, and its live entries: schedule, user, command."""
-    lines = ["# maintained by hand", "SHELL=/bin/sh", "MAILTO=root", ""]
-    entries = []
-    for job in scope.some(JOBS, n):
-        minute = scope.pick(str(scope.between(0, 59)), f"*/{scope.pick(5, 10, 15, 20)}", f"{scope.between(0, 9)}-{scope.between(30, 59)}/{scope.pick(7, 10)}", f"{scope.between(0, 20)},{scope.between(30, 59)}")
-        hour = scope.pick("*", str(scope.between(0, 23)), f"{scope.between(1, 8)}-{scope.between(9, 20)}", f"*/{scope.pick(2, 3, 4, 6)}", f"{scope.between(0, 9)},{scope.between(12, 23)}")
-        day, weekday = scope.pick(("*", "*"), ("*", "*"), (str(scope.between(1, 28)), "*"), ("*", scope.pick("1-5", "0", "mon", "6,0", "MON-THU", "2")))
-        schedule = f"{minute} {hour} {day} {scope.pick('*', '*', '*', '1-6', '*/2')} {weekday}"
-        user = scope.pick("root", "root", "www-data", "backup")
-        command = f"/usr/local/bin/{job} --quiet"
-        if scope.chance(0.3):
-            lines.append(f"#{schedule.replace('*', '5', 1)} {user} {command}")
-        lines.append(schedule.replace(" ", scope.pick(" ", "\t", "  ")) + f" {user} {command}")
-        entries.append((schedule, user, command))
-    return "".join(line + "\n" for line in lines), entries
-
-
-def _values(field: str, low: int, high: int) -> set[int]:
-    names = {name: at for at, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-    found: set[int] = set()
-    for part in field.lower().split(","):
-        span, _, step = part.partition("/")
-        first, _, last = span.partition("-")
-        start, end = (low, high) if span == "*" else (names.get(first, -1), names.get(last or first, -1)) if first in names else (int(first), int(last or first))
-        found |= set(range(start, end + 1, int(step or 1)))
-    return found
-
-
-def _runs(schedule: str, start: datetime, n_days: int) -> list[datetime]:
-    """When the schedule is due; it names a day of the month or of the week, not both."""
-    minutes, hours, days, months, weekdays = (
-        _values(field, low, high) for field, (low, high) in zip(schedule.split(), ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6)), strict=True)
-    )
-    dates = [start + timedelta(days=day) for day in range(n_days)]
-    fits = [date for date in dates if date.day in days and date.month in months and date.isoweekday() % 7 in weekdays]
-    return [date.replace(hour=hour, minute=minute) for date in fits for hour in sorted(hours) for minute in sorted(minutes)]
-
-
-CRON_PROGRAM = """import datetime, re
-NAMES = 'sun mon tue wed thu fri sat'.split()
-def values(field, low, high):
-    found = set()
-    for part in field.lower().split(','):
-        for at, name in enumerate(NAMES):
-            part = part.replace(name, str(at))
-        span, _, step = part.partition('/')
-        a, _, b = span.partition('-')
-        found |= set(range(low if a == '*' else int(a), (high if a == '*' else int(b or a)) + 1, int(step or 1)))
-    return found
-def entries(path):
-    for line in open(path):
-        if re.match(r'[0-9*]', line):
-            yield line.split(None, 6)
-def runs(fields, first, days):
-    sets = [values(f, *b) for f, b in zip(fields, ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6)))]
-    for day in range(days):
-        d = first + datetime.timedelta(days=day)
-        if d.day in sets[2] and d.month in sets[3] and d.isoweekday() % 7 in sets[4]:
-            yield from (d.replace(hour=h, minute=m) for h in sorted(sets[1]) for m in sorted(sets[0]))
-"""
-
-
-@template("schedules", "hard", 3)
-def count_runs(scope: Scope) -> Draft | None:
-    path = f"/etc/cron.d/{scope.project()}"
-    text, entries = _crontab(scope, scope.between(6, 9))
-    scope.tree.file(path, text)
-    first = datetime(2024, scope.between(1, 11), scope.between(1, 20))
-    days = scope.pick(1, 3, 7, 10)
-    last = first + timedelta(days=days - 1)
-    period = f"on {first:%A} {first:%Y-%m-%d}" if days == 1 else f"from {first:%A} {first:%Y-%m-%d} to {last:%Y-%m-%d} (both days included)"
-    head = f"python3 - <<'END'\n{CRON_PROGRAM}first = datetime.datetime({first.year}, {first.month}, {first.day})\n"
-    if scope.chance(0.5):
-        schedule, _, command = scope.pick(*entries)
-        job = command.split()[0].rpartition("/")[2]
-        gold = len(_runs(schedule, first, days))
-        question = scope.ask(f"How often does cron start the job {job} of {path} {period}?", f"According to {path}, how many times will {job} be run {period}?")
-        body = f"print(sum(len(list(runs(e[:5], first, {days}))) for e in entries('{path}') if '/{job} ' in e[6]))\nEND"
-        return integer(scope, question, gold, head + body, gold * 2, gold + 1, tags=["cron"])
-    user = scope.pick(*[user for _, user, _ in entries])
-    gold = sum(len(_runs(schedule, first, days)) for schedule, owner, _ in entries if owner == user)
-    question = scope.ask(f"How many commands does cron start in total as user {user} because of {path} {period}?")
-    body = f"print(sum(len(list(runs(e[:5], first, {days}))) for e in entries('{path}') if e[5] == '{user}'))\nEND"
-    total = sum(len(_runs(schedule, first, days)) for schedule, _, _ in entries)
-    return integer(scope, question, gold, head + body, *[total] * (total != gold), gold + 2, tags=["cron"])
-
-
-@template("schedules", "hard", 2)
-def next_run(scope: Scope) -> Draft | None:
-    path = f"/etc/cron.d/{scope.project()}"
-    text, entries = _crontab(scope, scope.between(5, 8))
-    scope.tree.file(path, text)
-    schedule, _, command = scope.pick(*entries)
-    job = command.split()[0].rpartition("/")[2]
-    moment = datetime(2024, scope.between(1, 11), scope.between(1, 28), scope.between(0, 23), scope.between(0, 59))
-    later = [run for run in _runs(schedule, moment.replace(hour=0, minute=0), 60) if run > moment]
-    if len(later) < 2:
-        return None
-    question = scope.ask(
-        f"It is {moment:%A} {moment:%Y-%m-%d %H:%M}. When will cron next start the job {job} of {path}? Answer in the form YYYY-MM-DD HH:MM.",
-        f"When does the job {job} in {path} run for the first time after {moment:%Y-%m-%d %H:%M} (a {moment:%A})? Use the form YYYY-MM-DD HH:MM.",
-    )
-    solution = (
-        f"python3 - <<'END'\n{CRON_PROGRAM}now = datetime.datetime({moment.year}, {moment.month}, {moment.day}, {moment.hour}, {moment.minute})\n"
-        f"e = next(e for e in entries('{path}') if '/{job} ' in e[6])\nprint(min(r for r in runs(e[:5], now.replace(hour=0, minute=0), 60) if r > now).strftime('%Y-%m-%d %H:%M'))\nEND"
-    )
-    return string(scope, question, f"{later[0]:%Y-%m-%d %H:%M}", solution, f"{later[1]:%Y-%m-%d %H:%M}", f"{moment:%Y-%m-%d %H:%M}", tags=["cron"])
-
-
-@template("schedules", "medium", 3)
-def edit_crontab(scope: Scope) -> Draft | None:
-    project = scope.project()
-    path = f"/etc/cron.d/{project}"
-    text, entries = _crontab(scope, scope.between(5, 8))
-    tree = scope.tree
-    tree.file(path, text)
-    other_path = f"/etc/cron.d/{scope.stem()}"
-    tree.file(other_path, f"0 4 * * * root /usr/local/bin/{scope.pick(*JOBS)}\n")
-    schedule, user, command = scope.pick(*entries)
-    job = command.split()[0].rpartition("/")[2]
-    live = [line for line in text.splitlines() if re.match(r"[0-9*]", line)]
-    line = next(each for each in live if command in each)
-    hour, minute = scope.between(0, 23), scope.between(0, 59)
-    word, field = scope.pick(("Sunday", "0"), ("Monday", "1"), ("Wednesday", "3"), ("Saturday", "6"))
-    kind = scope.pick("move", "disable", "hand over")
-    if kind == "move":
-        new = f"{minute} {hour} * * {field} {user} {command}"
-        asked = f"The job {job} must from now on run once a week, on {word} at {hour:02d}:{minute:02d}; write its five time fields with plain numbers and *."
-        sed = f"s#^[0-9*][^ \\t]*[ \\t].*({command}|{command.replace('-', '.')})$#{new}#"
-    elif kind == "disable":
-        new = "#" + line
-        asked = f"The job {job} must no longer run: turn its line into a comment by putting # right before it."
-        sed = f"/{job} /s/^[0-9*]/#&/"
-    else:
-        other = scope.pick(*[each for each in ("root", "www-data", "backup", "nobody") if each != user])
-        new = f"{schedule} {other} {command}"
-        asked = f"The job {job} must run as user {other} instead of {user}, at the same times."
-        sed = f"/^[0-9*].*{job} /s/([ \\t]){user}[ \\t]/\\1{other} /"
-    wanted = [new if each == line else each for each in text.splitlines()]
-    normal = [" ".join(each.split()) for each in wanted if each.strip()]
-    from inspection import digest
-
-    more = (
-        f"found = (content({path!r}) or b'').decode('utf-8', 'replace')\nlines = [' '.join(line.split()) for line in found.splitlines() if line.strip()]\n"
-        f"if digest('\\n'.join(lines).encode()) != {digest(chr(10).join(normal).encode())!r} or not found.endswith('\\n'):\n    wrong('other entries: ' + repr(lines))\n"
-    )
-    question = scope.order(f"In {path}: {asked} Keep the other lines and their order.", f"Edit {path}. {asked} All other lines, comments included, stay where they are.")
-    slips = (f"sed -i '/{job} /d' {path}", f"sed -i 's/{user}/nobody2/' {path}", f": > {path}")
-    return change(scope, question, state_check(tree, tree, (path, other_path), loose={path: "c"}, more=more), f"sed -i -E '{sed}' {path}", *slips, tags=["cron", "edit"])
-
-
-@template("schedules", "medium", 2)
-def busiest_user(scope: Scope) -> Draft | None:
-    tree = scope.tree
-    jobs: dict[str, int] = defaultdict(int)
-    project = scope.project()
-    for number in range(scope.between(5, 9)):
-        text, entries = _crontab(scope, scope.between(4, 9))
-        suffix = scope.pick("", "", ".bak", "~")
-        if number < 3:
-            suffix = ""
-        tree.file(f"/etc/cron.d/{project}-{number}{suffix}", text)
-        for _, user, _ in entries:
-            jobs[user] += not suffix
-    owner = scope.pick("root", "www-data", "backup")
-    question = scope.how_many(
-        f"active entries (lines with a schedule, not comments or variables) that run as {owner} in the files /etc/cron.d/{project}-* that cron reads",
-        "Cron skips files whose name has anything but letters, digits, - and _.",
-    )
-    solution = f"ls /etc/cron.d | grep -E '^{project}-[A-Za-z0-9_-]*$' | sed 's#^#/etc/cron.d/#' | xargs cat | awk '/^[0-9*]/ && $6 == \"{owner}\"' | wc -l"
-    return integer(scope, question, jobs[owner], solution, sum(jobs.values()), tags=["cron"])

@@ -1,5 +1,6 @@
 """Templates on archives (tar, zip, gzip) and on packages that are installed without a network."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 from drafts import Draft, Scope, change, integer, string, template
@@ -32,10 +33,16 @@ Member = tuple[str, str, int]
 
 def _members(scope: Scope, n: int) -> list[Member]:
     made: dict[str, Member] = {}
-    places = [scope.pick("", "./") + place for place in ["", *[part + "/" for part in scope.some(PARTS, 4)], "deep er/more/"]]
+    places = [
+        scope.pick("", "./") + place for place in ["", *[part + "/" for part in scope.some(PARTS, 4)], "deep er/more/"]
+    ]
     prefix = "./" if any(place.startswith("./") for place in places) else ""
     while len(made) < n:
-        path = prefix + scope.pick(*places).removeprefix("./") + f"{scope.pick('', '', '.')}{scope.pick(*STEMS)}{scope.pick('', ' ')}{scope.between(1, 99)}.{scope.pick('txt', 'log', 'cfg')}"
+        path = (
+            prefix
+            + scope.pick(*places).removeprefix("./")
+            + f"{scope.pick('', '', '.')}{scope.pick(*STEMS)}{scope.pick('', ' ')}{scope.between(1, 99)}.{scope.pick('txt', 'log', 'cfg')}"
+        )
         lines = [scope.pick(*WORDS) for _ in range(scope.between(1, 6))]
         made[path] = (path, "\n".join(lines) + "\n", scope.pick(0o644, 0o600, 0o755))
     return list(made.values())
@@ -57,7 +64,10 @@ def count_members(scope: Scope) -> Draft | None:
     path, members = _packed(scope, scope.between(14, 40))
     extension = scope.pick("txt", "log", "cfg")
     gold = sum(member.endswith("." + extension) for member, _, _ in members)
-    question = scope.how_many(f"regular files ending in .{extension} in the tar archive {path}", "Its suffix may not tell how it is compressed.")
+    question = scope.how_many(
+        f"regular files ending in .{extension} in the tar archive {path}",
+        "Its suffix may not tell how it is compressed.",
+    )
     solution = f"tar -tf {path} | grep -c '\\.{extension}$'"
     return integer(scope, question, gold, solution, len(members), tags=["tar"])
 
@@ -72,9 +82,16 @@ def search_in_archive(scope: Scope) -> Draft | None:
     at = scope.between(0, len(members) - 1)
     if scope.chance(0.5):
         members[at] = (members[at][0], members[at][1] + f"secret={code}\n", members[at][2])
-        scope.tree._calls[-1] = f"pack({path!r}, {members!r}, {'gz' if 'gz' in scope.tree._calls[-1][-5:] else 'plain'!r})"
-        question = scope.ask(f"One of the files in the archive {path} has a line of the form secret=VALUE. What is VALUE?", f"Find the VALUE of the line secret=VALUE that is in some file inside {path} (a tar archive).")
-        return string(scope, question, code, f"tar -xOf {path} | sed -n 's/^secret=//p'", members[at][0], tags=["tar", "grep"])
+        scope.tree._calls[-1] = (
+            f"pack({path!r}, {members!r}, {'gz' if 'gz' in scope.tree._calls[-1][-5:] else 'plain'!r})"
+        )
+        question = scope.ask(
+            f"One of the files in the archive {path} has a line of the form secret=VALUE. What is VALUE?",
+            f"Find the VALUE of the line secret=VALUE that is in some file inside {path} (a tar archive).",
+        )
+        return string(
+            scope, question, code, f"tar -xOf {path} | sed -n 's/^secret=//p'", members[at][0], tags=["tar", "grep"]
+        )
     gold = sum(any(line == word for line in data.split()) for _, data, _ in members)
     question = scope.how_many(f"files in the tar archive {path} with at least one line that is exactly '{word}'")
     solution = (
@@ -108,8 +125,14 @@ def extract_some(scope: Scope) -> Draft | None:
         f"Unpack just the .{extension} files of the tar archive {path} below {target}, keeping their folders and modes and overwriting older copies.",
     )
     solution = f"tar -xpf {path} -C {target} --wildcards '*.{extension}'"
-    slips = (f"tar -xpf {path} -C {target}", f"rm -rf {target}/* && tar -xpf {path} -C {target} --wildcards '*.{extension}'", f"tar -xpf {path} -C {target} --skip-old-files --wildcards '*.{extension}'")
-    return change(scope, question, state_check(tree, after, (root,), loose=loose), solution, *slips, tags=["tar", "restore"])
+    slips = (
+        f"tar -xpf {path} -C {target}",
+        f"rm -rf {target}/* && tar -xpf {path} -C {target} --wildcards '*.{extension}'",
+        f"tar -xpf {path} -C {target} --skip-old-files --wildcards '*.{extension}'",
+    )
+    return change(
+        scope, question, state_check(tree, after, (root,), loose=loose), solution, *slips, tags=["tar", "restore"]
+    )
 
 
 TAR_LOOK = """import io, tarfile
@@ -140,12 +163,16 @@ def make_archive(scope: Scope) -> Draft | None:
     tree.file(f"{source}/.cache/big.txt", "cache\n")
     first = tree.files(source)[-1][0]
     tree.link(f"{source}/latest", name(first))
-    inside = [(path, node) for path in tree.below(source) if (node := tree.nodes[path]).kind != "folder" and not path.endswith("." + skip) and "/.cache/" not in path]
+    inside = [
+        (path, node)
+        for path in tree.below(source)
+        if (node := tree.nodes[path]).kind != "folder" and not path.endswith("." + skip) and "/.cache/" not in path
+    ]
     if not any(path.endswith("." + skip) for path in tree.nodes) or len(inside) < 5:
         return None
     base = name(source)
     facts = sorted(
-        f"{base + path[len(source):]!r} {node.data.decode() if node.kind == 'link' else inspection.digest(node.data)} {oct(node.mode) if node.kind == 'file' else ''}"
+        f"{base + path[len(source) :]!r} {node.data.decode() if node.kind == 'link' else inspection.digest(node.data)} {oct(node.mode) if node.kind == 'file' else ''}"
         for path, node in inside
     )
     archive = f"{root}/{scope.stem()}.tar.gz"
@@ -157,8 +184,20 @@ def make_archive(scope: Scope) -> Draft | None:
         f"Create {archive} (tar, gzip) from {source}, with {base}/ as first part of every name, without *.{skip} files and without .cache, but with hidden files and with symbolic links kept as links.",
     )
     solution = f"tar -czf {archive} -C {root} --exclude='*.{skip}' --exclude=.cache {base}"
-    slips = (f"tar -czf {archive} {source}", f"tar -czf {archive} -C {root} {base}", f"tar -cf {archive} -C {root} --exclude='*.{skip}' --exclude=.cache {base}", f"tar -czhf {archive} -C {root} --exclude='*.{skip}' --exclude=.cache {base}")
-    return change(scope, question, state_check(tree, after, (root,), loose={archive: "cm"}, more=more), solution, *slips, tags=["tar", "exclude"])
+    slips = (
+        f"tar -czf {archive} {source}",
+        f"tar -czf {archive} -C {root} {base}",
+        f"tar -cf {archive} -C {root} --exclude='*.{skip}' --exclude=.cache {base}",
+        f"tar -czhf {archive} -C {root} --exclude='*.{skip}' --exclude=.cache {base}",
+    )
+    return change(
+        scope,
+        question,
+        state_check(tree, after, (root,), loose={archive: "cm"}, more=more),
+        solution,
+        *slips,
+        tags=["tar", "exclude"],
+    )
 
 
 @template("archives", "medium", 2, held_out=True)
@@ -175,11 +214,14 @@ def nested_zip(scope: Scope) -> Draft | None:
     return string(scope, question, code, solution, members[at][0], members[0][0], tags=["zip"])
 
 
-@template("archives", "medium", 2)
+@template("archives", "easy", 2)
 def total_unpacked(scope: Scope) -> Draft | None:
     path, members = _packed(scope, scope.between(14, 34))
     gold = sum(len(data.encode()) for _, data, _ in members)
-    question = scope.what(f"the total length in bytes of all files in the tar archive {path} once they are unpacked", "It may be compressed, whatever it is called.")
+    question = scope.what(
+        f"the total length in bytes of all files in the tar archive {path} once they are unpacked",
+        "It may be compressed, whatever it is called.",
+    )
     return integer(scope, question, gold, f"tar -xOf {path} | wc -c", len(members), gold + 512, tags=["tar", "sum"])
 
 
@@ -199,17 +241,32 @@ def deb(path, fields, files):
 def _package_index(scope: Scope, path: str, n: int) -> list[dict[str, str]]:
     """A Packages file as of an apt archive; some packages in several versions."""
     found = []
-    names = [f"{scope.pick('lib', '', 'python3-')}{stem}{scope.pick('', '-tools', '2', '-data')}" for stem in scope.some(STEMS, n)]
+    names = [
+        f"{scope.pick('lib', '', 'python3-')}{stem}{scope.pick('', '-tools', '2', '-data')}"
+        for stem in scope.some(STEMS, n)
+    ]
     for each in names:
-        for version in scope.some(["1.0-1", "1.2-1", "1.10-1", "2.0~rc1-1", "2.0-1", "1:0.9-2"], scope.pick(1, 1, 1, 2, 3)):
+        for version in scope.some(
+            ["1.0-1", "1.2-1", "1.10-1", "2.0~rc1-1", "2.0-1", "1:0.9-2"], scope.pick(1, 1, 1, 2, 3)
+        ):
             depends = scope.some(names, scope.between(0, 3))
-            record = {"Package": each, "Version": version, "Architecture": scope.pick("amd64", "all", "arm64"), "Installed-Size": str(scope.between(20, 9000)), "Section": scope.pick("net", "utils", "libs", "admin")}
+            record = {
+                "Package": each,
+                "Version": version,
+                "Architecture": scope.pick("amd64", "all", "arm64"),
+                "Installed-Size": str(scope.between(20, 9000)),
+                "Section": scope.pick("net", "utils", "libs", "admin"),
+            }
             if depends:
-                record["Depends"] = ", ".join(dep + scope.pick("", " (>= 1.0)", " | dummy") for dep in depends if dep != each)
+                record["Depends"] = ", ".join(
+                    dep + scope.pick("", " (>= 1.0)", " | dummy") for dep in depends if dep != each
+                )
             if not record.get("Depends", "x"):
                 del record["Depends"]
             found.append(record)
-    scope.tree.file(path, "".join("".join(f"{key}: {value}\n" for key, value in record.items()) + "\n" for record in found))
+    scope.tree.file(
+        path, "".join("".join(f"{key}: {value}\n" for key, value in record.items()) + "\n" for record in found)
+    )
     return found
 
 
@@ -225,8 +282,16 @@ def sum_packages(scope: Scope) -> Draft | None:
         f"the sum of Installed-Size over all entries of the package index {path} that are in section {section} and of architecture {architecture}",
         "If a package is listed in several versions, each entry counts.",
     )
-    solution = f"awk -F': ' '{{v[$1] = $2}} !NF {{if (v[\"Section\"] == \"{section}\" && v[\"Architecture\"] == \"{architecture}\") s += v[\"Installed-Size\"]; split(\"\", v)}} END {{print s}}' {path}"
-    return integer(scope, question, gold, solution, sum(int(r["Installed-Size"]) for r in records if r["Section"] == section), len(fits), tags=["apt index"])
+    solution = f'awk -F\': \' \'{{v[$1] = $2}} !NF {{if (v["Section"] == "{section}" && v["Architecture"] == "{architecture}") s += v["Installed-Size"]; split("", v)}} END {{print s}}\' {path}'
+    return integer(
+        scope,
+        question,
+        gold,
+        solution,
+        sum(int(r["Installed-Size"]) for r in records if r["Section"] == section),
+        len(fits),
+        tags=["apt index"],
+    )
 
 
 @template("packages", "hard", 2)
@@ -245,10 +310,16 @@ def reverse_dependencies(scope: Scope) -> Draft | None:
         f"Which packages in the index {path} name {package} in their Depends field, in any of their versions, as first alternative? List their names, separated by blanks.",
         f"List (separated by blanks) the names of the packages in {path} of which at least one entry depends on {package}, taking the first alternative of each dependency.",
     )
-    solution = (
-        f"awk -F': ' '$1 == \"Package\" {{p = $2}} $1 == \"Depends\" {{n = split($2, d, \", \"); for (i = 1; i <= n; i++) {{split(d[i], w, \" \"); if (w[1] == \"{package}\") print p}}}}' {path} | sort -u | tr '\\n' ' '"
+    solution = f'awk -F\': \' \'$1 == "Package" {{p = $2}} $1 == "Depends" {{n = split($2, d, ", "); for (i = 1; i <= n; i++) {{split(d[i], w, " "); if (w[1] == "{package}") print p}}}}\' {path} | sort -u | tr \'\\n\' \' \''
+    return Draft(
+        question,
+        scope.tree,
+        (solution,),
+        " ".join(users),
+        "items",
+        tags=("apt index",),
+        slips=(package, " ".join(users[1:]), " ".join([*users, package])),
     )
-    return Draft(question, scope.tree, (solution,), " ".join(users), "items", tags=("apt index",), slips=(package, " ".join(users[1:]), " ".join([*users, package])))
 
 
 @template("packages", "medium", 3)
@@ -263,7 +334,10 @@ def inside_deb(scope: Scope) -> Draft | None:
         code = scope.token(9)
         codes[version] = code
         fields = f"Package: {package}\nVersion: {version}\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\nDescription: {scope.pick(*WORDS)}\n"
-        files = [(f"/etc/{package}/{package}.conf", f"mode=fast\nserial={code}\n", 0o644), (f"/usr/share/{package}/{scope.stem()}.txt", f"serial={scope.token(9)}\n", 0o600)]
+        files = [
+            (f"/etc/{package}/{package}.conf", f"mode=fast\nserial={code}\n", 0o644),
+            (f"/usr/share/{package}/{scope.stem()}.txt", f"serial={scope.token(9)}\n", 0o600),
+        ]
         tree.code(f"deb({f'{root}/pool/{scope.token(6)}.deb'!r}, {fields!r}, {files!r})")
     order = ["1.2-1", "1.9-1", "1.10-1", "2.0~beta-1"]
     newest = max(versions, key=order.index)
@@ -272,8 +346,8 @@ def inside_deb(scope: Scope) -> Draft | None:
         f"Among the packages in {root}/pool, take the one with the highest version by dpkg's rules. Which serial does it ship in /etc/{package}/{package}.conf?",
     )
     solution = (
-        f"cd {root}/pool; for f in *.deb; do echo \"$(dpkg-deb -f $f Version) $f\"; done | sort -V",
-        f"cd {root}/pool; best=; for f in *.deb; do v=$(dpkg-deb -f $f Version); if [ -z \"$best\" ] || dpkg --compare-versions $v gt $best; then best=$v; file=$f; fi; done; "
+        f'cd {root}/pool; for f in *.deb; do echo "$(dpkg-deb -f $f Version) $f"; done | sort -V',
+        f'cd {root}/pool; best=; for f in *.deb; do v=$(dpkg-deb -f $f Version); if [ -z "$best" ] || dpkg --compare-versions $v gt $best; then best=$v; file=$f; fi; done; '
         f"dpkg-deb --fsys-tarfile $file | tar -xO ./etc/{package}/{package}.conf | sed -n 's/^serial=//p'",
     )
     others = [code for version, code in codes.items() if version != newest]
@@ -305,9 +379,14 @@ def unpack_deb(scope: Scope) -> Draft | None:
         f"One of the .deb files in {root} is the package {wanted}. Unpack its files (not the control files) below {target} without installing it, so that its /opt/{package} becomes {target}/opt/{package}; modes as in the package.",
         f"Find the .deb in {root} whose package name is {wanted} and extract its file tree, without its control data, into the existing folder {target}, keeping modes. Do not install it.",
     )
-    solution = f"cd {root}; for f in *.deb; do [ \"$(dpkg-deb -f $f Package)\" = {wanted} ] && dpkg-deb -x $f {target}; done; true"
-    slips = (f"cd {root}; for f in *.deb; do dpkg-deb -x $f {target}; done", f"cd {root}; for f in *.deb; do [ $(dpkg-deb -f $f Package) = {package} ] && dpkg-deb -x $f {target}; done; true")
-    return change(scope, question, state_check(tree, after, (target,), loose={target: "mo"}), solution, *slips, tags=["deb"])
+    solution = f'cd {root}; for f in *.deb; do [ "$(dpkg-deb -f $f Package)" = {wanted} ] && dpkg-deb -x $f {target}; done; true'
+    slips = (
+        f"cd {root}; for f in *.deb; do dpkg-deb -x $f {target}; done",
+        f"cd {root}; for f in *.deb; do [ $(dpkg-deb -f $f Package) = {package} ] && dpkg-deb -x $f {target}; done; true",
+    )
+    return change(
+        scope, question, state_check(tree, after, (target,), loose={target: "mo"}), solution, *slips, tags=["deb"]
+    )
 
 
 def folders_of(tree: Tree, root: str) -> list[str]:

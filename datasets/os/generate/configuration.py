@@ -1,8 +1,9 @@
 """Templates on configuration files: INI sections, drop-in folders, switches in comments."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
-from drafts import Draft, Scope, change, integer, string, template
+from drafts import Draft, Scope, change, integer, template
 from growth import name
 from tree import state_check
 from words import SERVICES, WORDS
@@ -40,7 +41,7 @@ def set_ini_value(scope: Scope) -> Draft | None:
     mode = scope.pick(0o640, 0o600, 0o644)
     tree.file(path, "".join(line + "\n" for line in lines), mode=mode, gid=scope.pick(0, 4))
     tree.file(path + ".orig", "".join(line + "\n" for line in lines), mode=mode)
-    wanted = lines[:at] + [f"{key} = {new}"] + lines[at + 1 :]
+    wanted = [*lines[:at], f"{key} = {new}", *lines[at + 1 :]]
 
     def normal(text: list[str]) -> str:
         return "\n".join("=".join(part.strip() for part in line.split("=")) for line in text)
@@ -58,8 +59,19 @@ def set_ini_value(scope: Scope) -> Draft | None:
         f"In {path} the value of {key} in section [{section}] must be {new}; every other line, the comments too, keeps its place.",
     )
     solution = f"cp {path} /tmp/old && sed -E '/^\\[{section}\\]/,/^$/s/^{key} *=.*/{key} = {new}/' /tmp/old > {path}"
-    slips = (f"sed -i -E 's/^{key} *=.*/{key} = {new}/' {path}", f"printf '[{section}]\\n{key} = {new}\\n' > {path}", f"sed -i -E 's/^[#;]{key} *=.*/{key} = {new}/' {path}")
-    return change(scope, question, state_check(tree, tree, (root,), loose={path: "c"}, more=more), solution, *slips, tags=["ini", "sed"])
+    slips = (
+        f"sed -i -E 's/^{key} *=.*/{key} = {new}/' {path}",
+        f"printf '[{section}]\\n{key} = {new}\\n' > {path}",
+        f"sed -i -E 's/^[#;]{key} *=.*/{key} = {new}/' {path}",
+    )
+    return change(
+        scope,
+        question,
+        state_check(tree, tree, (root,), loose={path: "c"}, more=more),
+        solution,
+        *slips,
+        tags=["ini", "sed"],
+    )
 
 
 @template("configuration", "hard", 3)
@@ -67,7 +79,10 @@ def effective_value(scope: Scope) -> Draft | None:
     tree = scope.tree
     root = f"/etc/{scope.project()}"
     key = scope.pick(*KEYS)
-    files = ["main.conf", *[f"conf.d/{number:02d}-{scope.pick(*WORDS)}.conf" for number in sorted(scope.some(range(5, 99), 5))]]
+    files = [
+        "main.conf",
+        *[f"conf.d/{number:02d}-{scope.pick(*WORDS)}.conf" for number in sorted(scope.some(range(5, 99), 5))],
+    ]
     files += [f"conf.d/99-{scope.pick(*WORDS)}.conf.disabled", f"conf.d/.98-{scope.pick(*WORDS)}.conf"]
     value = last = ""
     first = ""
@@ -93,12 +108,15 @@ def effective_value(scope: Scope) -> Draft | None:
     return integer(scope, question, int(value), solution, int(first), int(last), tags=["drop-in"])
 
 
-@template("configuration", "medium", 2)
+@template("configuration", "easy", 2)
 def switch_options(scope: Scope) -> Draft | None:
     tree = scope.tree
     path = f"/etc/{scope.project()}.conf"
     options = scope.some(WORDS, 12)
-    lines = [f"{scope.pick('', '#', '# ')}{scope.pick('use', 'with')}-{option} {scope.pick('yes', 'no', 'auto')}" for option in options]
+    lines = [
+        f"{scope.pick('', '#', '# ')}{scope.pick('use', 'with')}-{option} {scope.pick('yes', 'no', 'auto')}"
+        for option in options
+    ]
     on = scope.some([line for line in lines if line.startswith("#")] or lines, 1)
     off = scope.some([line for line in lines if not line.startswith("#")] or lines, 1)
     if not on[0].startswith("#") or off[0].startswith("#"):
@@ -114,8 +132,14 @@ def switch_options(scope: Scope) -> Draft | None:
         f"In the file that {link} points to, activate the option {enabled} (remove its comment sign and the blank after it, if any) and turn the line of {disabled} into a comment by a # right before it. {name(link)} must remain a symbolic link.",
     )
     solution = f"f=$(readlink -f {link}); sed -E -i 's/^# ?({enabled} )/\\1/; s/^({disabled} )/#\\1/' $f"
-    slips = (f"sed -E -i 's/^# ?({enabled} )/\\1/; s/^({disabled} )/#\\1/' {link}", f"sed -E -i 's/^# ?({enabled} )/\\1/' {path}", f"sed -E -i 's/^# ?//; s/^({disabled} )/#\\1/' {path}")
-    return change(scope, question, state_check(tree, after, (path, link)), solution, *slips, tags=["comment", "symlink"])
+    slips = (
+        f"sed -E -i 's/^# ?({enabled} )/\\1/; s/^({disabled} )/#\\1/' {link}",
+        f"sed -E -i 's/^# ?({enabled} )/\\1/' {path}",
+        f"sed -E -i 's/^# ?//; s/^({disabled} )/#\\1/' {path}",
+    )
+    return change(
+        scope, question, state_check(tree, after, (path, link)), solution, *slips, tags=["comment", "symlink"]
+    )
 
 
 @template("configuration", "hard", 2, held_out=True)
@@ -126,11 +150,25 @@ def differing_keys(scope: Scope) -> Draft | None:
     one = {key: str(scope.between(1, 9)) for key in keys}
     two = {key: one[key] if scope.chance(0.55) else str(scope.between(10, 19)) for key in keys if scope.chance(0.85)}
     for file, found in (("old.properties", one), ("new.properties", two)):
-        tree.file(f"{root}/{file}", "# properties\n" + "".join(f"{key}{scope.pick('=', ' = ')}{value}\n" for key, value in scope.shuffled(found.items())))
+        tree.file(
+            f"{root}/{file}",
+            "# properties\n"
+            + "".join(f"{key}{scope.pick('=', ' = ')}{value}\n" for key, value in scope.shuffled(found.items())),
+        )
     gold = sum(one.get(key) != two.get(key) for key in keys)
-    question = scope.how_many(f"keys whose value differs between {root}/old.properties and {root}/new.properties or that only one of the two files has", "Blanks around = do not matter.")
+    question = scope.how_many(
+        f"keys whose value differs between {root}/old.properties and {root}/new.properties or that only one of the two files has",
+        "Blanks around = do not matter.",
+    )
     solution = (
         f"for f in old new; do grep -v '^#' {root}/$f.properties | sed 's/ *= */=/' | sort > /tmp/$f; done\n"
         "comm -3 /tmp/old /tmp/new | tr -d '\\t' | cut -d= -f1 | sort -u | wc -l",
     )
-    return integer(scope, question, gold, solution, *({sum(key in two and one[key] != two[key] for key in keys), len(keys)} - {gold}), tags=["diff"])
+    return integer(
+        scope,
+        question,
+        gold,
+        solution,
+        *({sum(key in two and one[key] != two[key] for key in keys), len(keys)} - {gold}),
+        tags=["diff"],
+    )

@@ -4,6 +4,7 @@ Invariant: a template gives None rather than an ambiguous draft, and its gold co
 from the commands of the reference solution.
 """
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import random
@@ -28,7 +29,7 @@ EVERYTHING_ELSE = (
 )
 _OPENERS = (
     "", "", "", "", "I have just taken over this machine. ", "A colleague left me this server. ", "Could you help me here? ",
-    "I need a quick answer for a report. ", "We are cleaning up this host. ", "Please look into this for me. ",
+    "Here is a small job. ", "We are cleaning up this host. ", "Please look into this for me. ",
     "This is a copy of a production host. ", "I am preparing a hand-over. ",
 )  # fmt: skip
 
@@ -66,7 +67,9 @@ TEMPLATES: list[Template] = []
 Maker = Callable[["Scope"], Draft | None]
 
 
-def template(family: str, difficulty: Difficulty, weight: int = 2, *, held_out: bool = False) -> Callable[[Maker], Maker]:
+def template(
+    family: str, difficulty: Difficulty, weight: int = 2, *, held_out: bool = False
+) -> Callable[[Maker], Maker]:
     """``held_out`` templates appear in the test split alone."""
 
     def register(make: Maker) -> Maker:
@@ -136,8 +139,8 @@ class Scope:
     def how_many(self, things: str, rest: str = "") -> str:
         """A question for a number: ``things`` is a plural with its description, ``rest`` a sentence on what counts."""
         asked = self.ask(
-            f"How many {things} are there?", f"Count the {things}.", f"What is the number of {things}?", f"Find out how many {things} there are.",
-            f"I need to know how many {things} there are.", f"Tell me the number of {things}.",
+            f"How many {things} are there?", f"Count the {things}.", f"What is the number of {things}?", f"Find the number of {things}.",
+            f"I need the number of {things}.", f"Tell me the number of {things}.",
         )  # fmt: skip
         return f"{asked} {rest}".strip()
 
@@ -156,15 +159,25 @@ class Scope:
                 return name
 
 
-def integer(scope: Scope, question: str, gold: int, solution: str | Sequence[str], *slips: int, tags: Iterable[str] = ()) -> Draft | None:
+def integer(
+    scope: Scope, question: str, gold: int, solution: str | Sequence[str], *slips: int, tags: Iterable[str] = ()
+) -> Draft | None:
     """A question for a number; None when a slip happens to give the right one, or a guess would."""
     if gold in slips or gold < LEAST_NUMBER:
         return None
-    return Draft(question, scope.tree, scripts(solution), str(gold), "integer", slips=tuple(map(str, slips)), tags=tuple(tags))
+    return Draft(
+        question, scope.tree, scripts(solution), str(gold), "integer", slips=tuple(map(str, slips)), tags=tuple(tags)
+    )
 
 
 def string(
-    scope: Scope, question: str, gold: str, solution: str | Sequence[str], *slips: str, tags: Iterable[str] = (), start: str = ""
+    scope: Scope,
+    question: str,
+    gold: str,
+    solution: str | Sequence[str],
+    *slips: str,
+    tags: Iterable[str] = (),
+    start: str = "",
 ) -> Draft | None:
     if gold in slips or not gold.strip():
         return None
@@ -172,7 +185,13 @@ def string(
 
 
 def change(
-    scope: Scope, question: str, check: str, solution: str | Sequence[str], *slips: str, tags: Iterable[str] = (), start: str = ""
+    scope: Scope,
+    question: str,
+    check: str,
+    solution: str | Sequence[str],
+    *slips: str,
+    tags: Iterable[str] = (),
+    start: str = "",
 ) -> Draft:
     return Draft(
         question, scope.tree, scripts(solution), checks=(("judge", check),), start=start, slips=slips, tags=tuple(tags)

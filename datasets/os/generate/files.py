@@ -1,8 +1,7 @@
-"""Templates on finding and moving files, on their sizes, and on what fills a disk."""
+"""Templates on finding, counting, moving, renaming and deleting files."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
-
-from collections import Counter, defaultdict
 
 from drafts import Draft, Scope, change, integer, string, template
 from growth import DAY, EXTENSIONS, date, fill, folders, has_extension, lures, moment, name, newline_name, parent
@@ -29,12 +28,25 @@ def count_files_by_extension(scope: Scope) -> Draft | None:
     entries = [path for path in scope.tree.below(root) if has_extension(path, extension)]
     question = scope.how_many(
         f"regular files whose name ends in .{extension} in {root} and all folders below it",
-        scope.pick("Hidden ones count, symbolic links and folders do not.", "Count hidden files too, but no links and no folders."),
+        scope.pick(
+            "Hidden ones count, symbolic links and folders do not.",
+            "Count hidden files too, but no links and no folders.",
+        ),
     )
     solution = f"find {root} -type f -name '*.{extension}' -printf x | wc -c"
     in_top = sum(parent(path) == root for path in files)
     visible = sum("/." not in path for path in files)
-    return integer(scope, question, len(files), solution, len(entries), in_top, *[visible] * (visible != len(files)), len(files) + 1, tags=["find"])
+    return integer(
+        scope,
+        question,
+        len(files),
+        solution,
+        len(entries),
+        in_top,
+        *[visible] * (visible != len(files)),
+        len(files) + 1,
+        tags=["find"],
+    )
 
 
 @template("files", "medium", 3)
@@ -45,10 +57,17 @@ def count_files_by_size_and_time(scope: Scope) -> Draft | None:
     day = moment(scope) // DAY * DAY
     before = scope.chance(0.5)
     files = scope.tree.files(root)
-    fits = [path for path, node in files if has_extension(path, extension) and node.n_bytes > limit and (node.mtime < day) == before]
+    fits = [
+        path
+        for path, node in files
+        if has_extension(path, extension) and node.n_bytes > limit and (node.mtime < day) == before
+    ]
     loose = [path for path, node in files if node.n_bytes > limit and (node.mtime < day) == before]
     when = f"last modified {'before' if before else 'on or after'} {date(day)} (UTC)"
-    question = scope.how_many(f"regular .{extension} files below {root} that are larger than {limit} bytes and were {when}", "Include hidden files.")
+    question = scope.how_many(
+        f"regular .{extension} files below {root} that are larger than {limit} bytes and were {when}",
+        "Include hidden files.",
+    )
     test = "!" if before else ""
     solution = f"find {root} -type f -name '*.{extension}' -size +{limit}c {test} -newermt '{date(day)} 00:00:00 UTC' -printf x | wc -c"
     if before:
@@ -62,7 +81,9 @@ def name_of_extreme_file(scope: Scope) -> Draft | None:
     extension = scope.pick(*EXTENSIONS)
     root = _grown(scope, extension, n=scope.between(30, 50))
     what = scope.pick("largest", "smallest", "newest", "oldest")
-    files = [(path, node) for path, node in scope.tree.files(root) if has_extension(path, extension) and "\n" not in path]
+    files = [
+        (path, node) for path, node in scope.tree.files(root) if has_extension(path, extension) and "\n" not in path
+    ]
     if len(files) < 6:
         return None
     key = (lambda found: found[1].n_bytes) if what in ("largest", "smallest") else (lambda found: found[1].mtime)
@@ -72,25 +93,37 @@ def name_of_extreme_file(scope: Scope) -> Draft | None:
     if key(order[0]) == key(order[1]) or (newline and everything[0][0] in newline):
         return None
     reason = {"largest": "by size in bytes", "smallest": "by size in bytes"}.get(what, "by modification time")
-    question = scope.what(f"the full path of the {what} regular .{extension} file ({reason}) in {root} and its subfolders")
+    question = scope.what(
+        f"the full path of the {what} regular .{extension} file ({reason}) in {root} and its subfolders"
+    )
     field = "%s" if what in ("largest", "smallest") else "%T@"
     sort = "sort -zrn" if what in ("largest", "newest") else "sort -zn"
     solution = f"find {root} -type f -name '*.{extension}' -printf '{field} %p\\0' | {sort} | head -zn1 | tr '\\0' '\\n' | cut -d' ' -f2-"
     return string(scope, question, order[0][0], solution, order[1][0], order[-1][0], tags=["find", "sort"])
 
 
-@template("files", "medium")
+@template("files", "easy")
 def total_size_of_files(scope: Scope) -> Draft | None:
     extension = scope.pick(*EXTENSIONS)
     root = _grown(scope, extension, n=scope.between(25, 50))
     files = [(path, node) for path, node in scope.tree.files(root) if has_extension(path, extension)]
     gold = sum(node.n_bytes for _, node in files)
     question = scope.what(
-        f"the total size in bytes of all regular .{extension} files below {root}", "Add up the file lengths (what ls -l shows), not disk blocks; hidden files count."
+        f"the total size in bytes of all regular .{extension} files below {root}",
+        "Add up the file lengths (what ls -l shows), not disk blocks; hidden files count.",
     )
     solution = f"find {root} -type f -name '*.{extension}' -printf '%s\\n' | awk '{{s += $1}} END {{print s}}'"
     in_top = sum(node.n_bytes for path, node in files if parent(path) == root)
-    return integer(scope, question, gold, solution, in_top, sum(node.n_bytes for _, node in scope.tree.files(root)), len(files), tags=["sum"])
+    return integer(
+        scope,
+        question,
+        gold,
+        solution,
+        in_top,
+        sum(node.n_bytes for _, node in scope.tree.files(root)),
+        len(files),
+        tags=["sum"],
+    )
 
 
 @template("files", "medium", 3)
@@ -98,12 +131,21 @@ def move_files_by_extension(scope: Scope) -> Draft | None:
     extension = scope.pick(*EXTENSIONS)
     root = scope.home()
     places = folders(scope, root, scope.between(3, 5))
-    fill(scope, places, scope.between(16, 26), [extension, extension, *scope.some([e for e in EXTENSIONS if e != extension], 3)])
+    fill(
+        scope,
+        places,
+        scope.between(16, 26),
+        [extension, extension, *scope.some([e for e in EXTENSIONS if e != extension], 3)],
+    )
     target = f"{root}/{scope.pick('collected', 'gathered', 'sorted', 'set-aside')}-{extension}"
     scope.tree.folder(f"{places[-1]}/{scope.stem()}.{extension}")
     scope.tree.link(f"{places[1]}/{scope.stem()}.{extension}", scope.tree.files(root)[0][0])
     moved = [path for path, _ in scope.tree.files(root) if has_extension(path, extension)]
-    if len({name(path) for path in moved}) < len(moved) or len(moved) < 4 or all(parent(path) == root for path in moved):
+    if (
+        len({name(path) for path in moved}) < len(moved)
+        or len(moved) < 4
+        or all(parent(path) == root for path in moved)
+    ):
         return None
     after = scope.tree.after()
     after.make(target)
@@ -114,7 +156,9 @@ def move_files_by_extension(scope: Scope) -> Draft | None:
         f"Create {target} and move all regular .{extension} files found anywhere below {root} (including hidden ones) directly into it; keep their names.",
     )
     check = state_check(scope.tree, after, (root,), loose={target: "m"})
-    solution = (f"mkdir {target}\nfind {root} -path {target} -prune -o -type f -name '*.{extension}' -exec mv -t {target} {{}} +",)
+    solution = (
+        f"mkdir {target}\nfind {root} -path {target} -prune -o -type f -name '*.{extension}' -exec mv -t {target} {{}} +",
+    )
     copied = f"mkdir {target}\nfind {root} -path {target} -prune -o -type f -name '*.{extension}' -exec cp -pt {target} {{}} +"
     visible = f"mkdir {target}\nmv {root}/*.{extension} {target}"
     return change(scope, question, check, solution, copied, visible, f"mkdir {target}", tags=["find", "move"])
@@ -126,7 +170,9 @@ def rename_to_lower_case(scope: Scope) -> Draft | None:
     places = folders(scope, root, 2)
     for number in range(scope.between(9, 14)):
         stem = scope.pick(*STEMS)
-        stem = scope.pick(stem.title(), stem.upper(), stem, f"{stem.title()} Copy", f"{stem}_{scope.pick(*STEMS).upper()}")
+        stem = scope.pick(
+            stem.title(), stem.upper(), stem, f"{stem.title()} Copy", f"{stem}_{scope.pick(*STEMS).upper()}"
+        )
         scope.tree.file(f"{scope.pick(*places)}/{stem}{number}.{scope.pick('txt', 'TXT', 'Csv')}", f"{scope.token()}\n")
     scope.tree.file(f"{root}/READ ME.TXT", f"{scope.token()}\n")
     after = scope.tree.after()
@@ -143,7 +189,15 @@ def rename_to_lower_case(scope: Scope) -> Draft | None:
         ' && [ "$n" = "$b" ] || mv -n "$f" "${f%/*}/$n"; done'
     )
     slip = f'for f in $(find {root} -type f); do mv "$f" "$(echo "$f" | tr A-Z a-z)" 2>/dev/null; done; true'
-    return change(scope, question, state_check(scope.tree, after, (root,)), solution, slip, f"rm -rf {root}", tags=["rename", "blanks"])
+    return change(
+        scope,
+        question,
+        state_check(scope.tree, after, (root,)),
+        solution,
+        slip,
+        f"rm -rf {root}",
+        tags=["rename", "blanks"],
+    )
 
 
 @template("files", "medium")
@@ -167,8 +221,14 @@ def delete_old_files(scope: Scope) -> Draft | None:
         f"Old .{extension} files use up space: remove the regular ones anywhere below {root} whose modification time is before {date(day)}, 00:00 UTC.",
     )
     solution = f"find {root} -type f -name '*.{extension}' ! -newermt '{date(day - DAY)} 23:59:59 UTC' -delete"
-    slips = (f"find {root} -name '*.{extension}' -delete", f"find {root} ! -newermt '{date(day)} UTC' -type f -delete", f"rm -rf {root}/*")
-    return change(scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["find", "delete", "time"])
+    slips = (
+        f"find {root} -name '*.{extension}' -delete",
+        f"find {root} ! -newermt '{date(day)} UTC' -type f -delete",
+        f"rm -rf {root}/*",
+    )
+    return change(
+        scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["find", "delete", "time"]
+    )
 
 
 @template("files", "hard", held_out=True)
@@ -195,173 +255,6 @@ def split_by_year(scope: Scope) -> Draft | None:
     )
     loose = {f"{root}/{year}": "m" for year in set(years.values())}
     slip = f'cd {root} && mkdir -p 2022 2023 && for f in *.*; do mv "$f" 2022/; done'
-    return change(scope, question, state_check(scope.tree, after, (root,), loose=loose), solution, slip, tags=["time", "move"])
-
-
-@template("disk", "medium", 3)
-def heaviest_folder(scope: Scope) -> Draft | None:
-    root = scope.home()
-    places = folders(scope, root, scope.between(5, 8))
-    tops = [place for place in places if parent(place) == root]
-    fill(scope, places, scope.between(25, 45))
-    weights = {top: sum(node.n_bytes for _, node in scope.tree.files(top)) for top in tops}
-    order = sorted(tops, key=lambda top: -weights[top])
-    if len(tops) < 3 or weights[order[0]] < weights[order[1]] + 500:
-        return None
-    question = scope.what(
-        f"the name of the folder directly inside {root} whose files take the most bytes in total, all its subfolders included",
-        "Count file lengths, not disk blocks. Hidden folders take part. Give the name only, not the path.",
+    return change(
+        scope, question, state_check(scope.tree, after, (root,), loose=loose), solution, slip, tags=["time", "move"]
     )
-    solution = (
-        f"cd {root} && find . -mindepth 2 -type f -printf '%P\\t%s\\n' | awk -F'\\t' '{{split($1, p, \"/\"); s[p[1]] += $2}}"
-        ' END {for (d in s) if (s[d] > m) {m = s[d]; b = d} print b}\''
-    )
-    return string(scope, question, name(order[0]), solution, name(order[1]), name(order[-1]), tags=["sum", "group"])
-
-
-@template("disk", "medium")
-def bytes_by_extension(scope: Scope) -> Draft | None:
-    root = scope.home()
-    places = folders(scope, root, scope.between(3, 5))
-    extensions = scope.some(EXTENSIONS, 4)
-    fill(scope, places, scope.between(30, 50), extensions)
-    sums: Counter[str] = Counter()
-    for path, node in scope.tree.files(root):
-        sums[name(path).rpartition(".")[2]] += node.n_bytes
-    (best, most), (second, _) = sums.most_common(2)
-    question = scope.ask(
-        f"Group all regular files below {root} by extension (the part after the last dot). How many bytes does the extension with the largest total have?",
-        f"Which file extension (after the last dot) takes the most bytes below {root}? Answer with its total number of bytes.",
-    )
-    solution = (
-        f"find {root} -type f -printf '%s %f\\n' | awk '{{n = $1; e = $0; sub(/.*\\./, \"\", e); s[e] += n}}"
-        ' END {for (e in s) if (s[e] > m) m = s[e]; print m}\''
-    )
-    return integer(scope, question, most, solution, sums[second], sum(sums.values()), tags=["sum", "group"])
-
-
-@template("disk", "hard")
-def sparse_files(scope: Scope) -> Draft | None:
-    root = scope.home()
-    places = folders(scope, root, 3)
-    holes = []
-    for number in range(scope.between(8, 14)):
-        path = f"{scope.pick(*places)}/{scope.pick('disk', 'image', 'volume', 'db')}{scope.pick('-', ' ')}{number}.img"
-        full = scope.between(1, 24) * 4096
-        if scope.chance(0.5):
-            length = full + scope.between(3, 40) * 65_536
-            scope.tree.code(f"file({path!r}, b'#' * {full}, size={length})")
-            holes.append(length)
-        else:
-            scope.tree.code(f"file({path!r}, b'#' * {full})")
-    if len(holes) < 3:
-        return None
-    question = scope.what(
-        f"the sum of the lengths in bytes (as shown by ls -l) of the sparse .img files below {root}",
-        "A file is sparse when its allocated blocks are fewer than its length needs.",
-    )
-    solution = f"find {root} -type f -name '*.img' -printf '%s %b\\n' | awk '$2 * 512 < $1 {{s += $1}} END {{print s}}'"
-    return integer(scope, question, sum(holes), solution, len(holes), max(holes), tags=["sparse", "sum"])
-
-
-@template("disk", "hard", 2)
-def free_space_by_quota(scope: Scope) -> Draft | None:
-    root = scope.home()
-    places = folders(scope, root, 3)
-    fill(scope, places, scope.between(14, 22), ["cache"], largest=90_000)
-    fill(scope, places, 5, ["keep"])
-    files = sorted(((node.mtime, path, node) for path, node in scope.tree.files(root) if has_extension(path, "cache")), key=lambda each: each[0])
-    if len({each[0] for each in files}) < len(files):
-        return None
-    total = sum(node.n_bytes for _, _, node in files)
-    limit = total * scope.between(35, 65) // 100
-    after = scope.tree.after()
-    left = total
-    for _, path, node in files:
-        if left <= limit:
-            break
-        after.remove(path)
-        left -= node.n_bytes
-    question = scope.order(
-        f"The .cache files below {root} must together be at most {limit} bytes long. Delete them from the oldest (by modification time) on, one by one, and stop as soon as that holds.",
-        f"Bring the total length of the .cache files in {root} and its subfolders down to at most {limit} bytes by deleting the least recently modified ones, no more of them than needed.",
-    )
-    solution = (
-        f"cd {root}; total=$(find . -type f -name '*.cache' -printf '%s\\n' | awk '{{s += $1}} END {{print s}}')\n"
-        "find . -type f -name '*.cache' -printf '%T@ %s %p\\0' | sort -zn | while IFS=' ' read -r -d '' t s p; do "
-        f'[ "$total" -le {limit} ] && break; rm -- "$p"; total=$((total - s)); done'
-    )
-    slips = (f"find {root} -name '*.cache' -delete", f"cd {root}; rm -- \"$(find . -name '*.cache' -printf '%T@ %p\\n' | sort -n | tail -n1 | cut -d' ' -f2-)\"")
-    return change(scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["time", "delete", "sum"])
-
-
-@template("duplicates", "hard", 3)
-def count_duplicates(scope: Scope) -> Draft | None:
-    root = scope.home()
-    _copies(scope, root)
-    groups = _groups(scope, root)
-    files = scope.tree.files(root)
-    sets = [paths for paths in groups.values() if len(paths) > 1]
-    extra = sum(len(paths) - 1 for paths in sets)
-    members = sum(map(len, sets))
-    forms = {
-        "extra": (extra, f"How many regular files below {root} could be deleted without losing any content, keeping exactly one of each set of identical files?", len(files) - extra),
-        "distinct": (len(groups), f"How many different contents do the regular files below {root} have (files with equal bytes count once)?", extra),
-        "members": (members, f"How many regular files below {root} have the same content as at least one other regular file there?", len(sets)),
-    }
-    what = scope.pick(*forms)
-    gold, asked, slip = forms[what]
-    awk = {
-        "extra": "{n++; if (c[$1]++) e++} END {print e}",
-        "distinct": "!c[$1]++ {d++} END {print d}",
-        "members": "{c[$1]++} END {for (k in c) if (c[k] > 1) m += c[k]; print m}",
-    }[what]
-    solution = f"find {root} -type f -exec sha256sum -z {{}} + | tr '\\0\\n' '\\n_' | awk '{awk}'"
-    return integer(scope, scope.ask(asked, f"{asked} Symbolic links do not count."), gold, solution, slip, len(files), tags=["hash", "group"])
-
-
-@template("duplicates", "hard", 2)
-def remove_duplicates(scope: Scope) -> Draft | None:
-    root = scope.home()
-    _copies(scope, root)
-    after = scope.tree.after()
-    gone = 0
-    for paths in _groups(scope, root).values():
-        for path in sorted(paths)[1:]:
-            after.remove(path)
-            gone += 1
-    if gone < 3:
-        return None
-    question = scope.order(
-        f"Some regular files below {root} have identical content. Of each set of identical files keep only the one whose full path comes first in byte order (LC_ALL=C sort), delete the others.",
-        f"Remove duplicate regular files below {root}: among files with equal bytes, the one with the first path in LC_ALL=C order stays, the rest goes.",
-    )
-    solution = (
-        "export LC_ALL=C\n"
-        f"find {root} -type f -print0 | sort -z | xargs -0 sha256sum -z | while IFS= read -r -d '' l; do h=${{l%% *}}; "
-        'f=${l#*  }; case " $seen " in *" $h "*) rm -- "$f";; *) seen="$seen $h";; esac; done'
-    )
-    slips = (f"find {root} -name '*copy*' -type f -delete", f"find {root} -type f -empty -delete")
-    return change(scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["hash", "delete"])
-
-
-def _copies(scope: Scope, root: str) -> None:
-    """Files of which some have the same bytes under other names, some the same name and size but other bytes."""
-    places = folders(scope, root, 4)
-    for number in range(scope.between(9, 15)):
-        data = f"{scope.token(6)}\n"
-        for copy in range(scope.pick(1, 1, 2, 3)):
-            stem = scope.pick(*STEMS)
-            path = f"{scope.pick(*places)}/{stem}{scope.pick('', ' copy', '-copy', '.bak')}-{number}{copy}{scope.pick('', '.txt')}"
-            scope.tree.file(path, data)
-    twins = scope.some(places, 2)
-    for place in twins:
-        scope.tree.file(f"{place}/notes.txt", f"{scope.token(6)}\n")
-    scope.tree.link(f"{root}/latest", scope.tree.files(root)[0][0])
-
-
-def _groups(scope: Scope, root: str) -> dict[bytes, list[str]]:
-    groups: dict[bytes, list[str]] = defaultdict(list)
-    for path, node in scope.tree.files(root):
-        groups[node.data].append(path)
-    return groups

@@ -24,7 +24,9 @@ def folders(scope: Scope, root: str, n: int) -> list[str]:
     for _ in range(n):
         parent = scope.pick(*found[-4:], root)
         name = scope.part()
-        name = scope.pick(name, name, name, f"{name} {scope.between(2, 9)}", f".{name}", f"{name}-{scope.between(1, 12)}")
+        name = scope.pick(
+            name, name, name, f"{name} {scope.between(2, 9)}", f".{name}", f"{name}-{scope.between(1, 12)}"
+        )
         if parent.count("/") - root.count("/") >= 3:
             parent = root
         path = f"{parent}/{name}"
@@ -38,7 +40,9 @@ def file_name(scope: Scope, extension: str) -> str:
     return scope.pick(*["{}"] * 7, ".{}", "{} copy").format(stem) + (f".{extension}" if extension else "")
 
 
-def fill(scope: Scope, places: Sequence[str], n: int, extensions: Sequence[str] = EXTENSIONS, *, largest: int = 60_000) -> list[str]:
+def fill(
+    scope: Scope, places: Sequence[str], n: int, extensions: Sequence[str] = EXTENSIONS, *, largest: int = 60_000
+) -> list[str]:
     """``n`` files spread over ``places``; sizes and times vary."""
     made = []
     while len(made) < n:

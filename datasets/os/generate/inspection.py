@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+import sys
 
 SESSION = "/run/session"
 
@@ -74,7 +75,7 @@ def json_digest(path):
 
 
 def wrong(why):
-    print(why)
+    sys.stdout.write(why + "\n")
     raise SystemExit(1)
 
 

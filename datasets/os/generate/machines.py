@@ -1,14 +1,14 @@
-"""Templates on live things of a session: processes, services on the loopback interface, and the environment of shells."""
+"""Templates on what is alive in a session: processes, and servers on the loopback interface."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
 
-from drafts import Draft, Scope, change, integer, string, template
+from drafts import Draft, Scope, integer, string, template
 from inspection import digest
-from tree import Tree, state_check
-from words import PEOPLE, SERVICES, WORDS
+from tree import state_check
+from words import SERVICES, WORDS
 
 PROBE_PROCESSES = "for p in /proc/[0-9]*; do c=$(tr '\\0' ' ' < $p/cmdline 2>/dev/null) && case $c in FILTER*) echo \"$c\";; esac; done"
 
@@ -23,7 +23,9 @@ def _launch(records: list[Record]) -> str:
     for command, environment, cwd, opened, _ in records:
         spelled = " ".join(f"{key}={value}" for key, value in environment.items())
         out = f">> {opened}" if opened else "> /dev/null"
-        lines.append(f"cd {cwd} && env -i {spelled} setsid bash -c 'exec -a \"{command}\" sleep infinity' < /dev/null {out} 2>&1 &")
+        lines.append(
+            f"cd {cwd} && env -i {spelled} setsid bash -c 'exec -a \"{command}\" sleep infinity' < /dev/null {out} 2>&1 &"
+        )
     lines.append(")")
     pattern = records[-1][0].split()[0].rpartition("/")[0]
     lines.append(
@@ -55,17 +57,36 @@ def _service(record: Record) -> str:
     return record[0].split()[0].rpartition("/")[2]
 
 
-@template("processes", "medium", 3)
+@template("processes", "easy", 3)
 def count_processes(scope: Scope) -> Draft | None:
     folder, records = _workers(scope, scope.between(16, 32))
     queue = scope.pick("fast", "slow", "bulk")
     service = scope.pick(*[_service(record) for record in records])
     gold = sum(f"--queue {queue}" in record[0] and _service(record) != service for record in records)
     start = _launch(records)
-    question = scope.how_many(f"running processes of programs in {folder}/bin other than {service} that were started with '--queue {queue}'")
+    question = scope.how_many(
+        f"running processes of programs in {folder}/bin other than {service} that were started with '--queue {queue}'"
+    )
     solution = f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -oE '{folder}/bin/[a-z]+ --shard [0-9]+ --queue [a-z]+' | grep -v '/bin/{service} ' | grep -c -- '--queue {queue}'"
-    draft = integer(scope, question, gold, solution, len(records), sum(f"--queue {queue}" in record[0] for record in records), tags=["ps"])
-    return draft and Draft(draft.question, draft.tree, draft.solution, draft.gold, "integer", start=start, tags=draft.tags, slips=draft.slips)
+    draft = integer(
+        scope,
+        question,
+        gold,
+        solution,
+        len(records),
+        sum(f"--queue {queue}" in record[0] for record in records),
+        tags=["ps"],
+    )
+    return draft and Draft(
+        draft.question,
+        draft.tree,
+        draft.solution,
+        draft.gold,
+        "integer",
+        start=start,
+        tags=draft.tags,
+        slips=draft.slips,
+    )
 
 
 @template("processes", "hard", 3)
@@ -79,7 +100,9 @@ def environment_of_process(scope: Scope) -> Draft | None:
     )
     solution = f"tr '\\0' '\\n' < /proc/$(pgrep -f -- '/bin/{_service(chosen)} --shard {shard} ' | head -n1)/environ | sed -n 's/^TOKEN=//p'"
     other = next(record for record in records if record is not chosen)
-    return string(scope, question, chosen[1]["TOKEN"], solution, other[1]["TOKEN"], tags=["/proc"], start=_launch(records))
+    return string(
+        scope, question, chosen[1]["TOKEN"], solution, other[1]["TOKEN"], tags=["/proc"], start=_launch(records)
+    )
 
 
 @template("processes", "hard", 2)
@@ -104,7 +127,11 @@ def stop_processes(scope: Scope) -> Draft | None:
     folder, records = _workers(scope, scope.between(7, 12))
     queue, stage = scope.pick("fast", "slow", "bulk"), scope.pick("live", "test")
     by_stage = scope.chance(0.4)
-    gone = [record for record in records if f"--queue {queue}" in record[0] and (not by_stage or record[1]["STAGE"] == stage)]
+    gone = [
+        record
+        for record in records
+        if f"--queue {queue}" in record[0] and (not by_stage or record[1]["STAGE"] == stage)
+    ]
     if not 1 < len(gone) < len(records) - 1:
         return None
     left = sorted(record[0] for record in records if record not in gone)
@@ -115,10 +142,21 @@ def stop_processes(scope: Scope) -> Draft | None:
         f"Stop all processes of programs in {folder}/bin that were started with {what}. All other processes must go on running.",
         f"End every running process from {folder}/bin with {what}, and no other process.",
     )
-    test = f"tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^{folder}/bin/.*--queue {queue}'" + f" && tr '\\0' '\\n' < $p/environ | grep -qx STAGE={stage}" * by_stage
+    test = (
+        f"tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^{folder}/bin/.*--queue {queue}'"
+        + f" && tr '\\0' '\\n' < $p/environ | grep -qx STAGE={stage}" * by_stage
+    )
     solution = (f"for p in /proc/[0-9]*; do {test} && kill ${{p#/proc/}}; done; true", "sleep 0.1")
     slips = (f"pkill -f {folder}/bin", f"pkill -o -f -- '--queue {queue}'", "kill -9 -1")
-    return Draft(question, scope.tree, solution, checks=(("session", probe), ("judge", check)), start=_launch(records), tags=("kill",), slips=slips)
+    return Draft(
+        question,
+        scope.tree,
+        solution,
+        checks=(("session", probe), ("judge", check)),
+        start=_launch(records),
+        tags=("kill",),
+        slips=slips,
+    )
 
 
 SERVER = """import http.server, json, socketserver, sys, threading
@@ -162,16 +200,31 @@ def find_port(scope: Scope) -> Draft | None:
     folder = f"/opt/{scope.project()}"
     names = scope.some(SERVICES, scope.between(4, 7))
     ports = scope.some(range(3000, 9900), len(names))
-    pages = {port: {"/": f"service {name}\n", "/health": scope.pick("ok\n", "degraded\n")} for port, name in zip(ports, names, strict=True)}
+    pages = {
+        port: {"/": f"service {name}\n", "/health": scope.pick("ok\n", "degraded\n")}
+        for port, name in zip(ports, names, strict=True)
+    }
     start = _web(scope, folder, pages)
     at = scope.between(0, len(names) - 1)
     question = scope.ask(
         f"Several HTTP servers listen on 127.0.0.1. On which port does the one answer whose page / says 'service {names[at]}'?",
         f"Find the TCP port on the loopback interface where a web server calls itself 'service {names[at]}' on its page /.",
     )
-    ask = FETCH + f"ports = {{int(l.split()[1].split(':')[1], 16) for l in open('/proc/net/tcp') if l.split()[3] == '0A'}}\nfor port in sorted(ports):\n    try:\n        text = get(port)\n    except OSError:\n        continue\n    if text == 'service {names[at]}\\n':\n        print(port)\nEND"
+    ask = (
+        FETCH
+        + f"ports = {{int(l.split()[1].split(':')[1], 16) for l in open('/proc/net/tcp') if l.split()[3] == '0A'}}\nfor port in sorted(ports):\n    try:\n        text = get(port)\n    except OSError:\n        continue\n    if text == 'service {names[at]}\\n':\n        print(port)\nEND"
+    )
     others = [port for port in ports if port != ports[at]]
-    return Draft(question, scope.tree, (ask,), str(ports[at]), "integer", start=start, tags=("http", "loopback"), slips=(str(others[0]), str(len(ports))))
+    return Draft(
+        question,
+        scope.tree,
+        (ask,),
+        str(ports[at]),
+        "integer",
+        start=start,
+        tags=("http", "loopback"),
+        slips=(str(others[0]), str(len(ports))),
+    )
 
 
 @template("network", "hard", 2)
@@ -189,7 +242,10 @@ def follow_pages(scope: Scope) -> Draft | None:
         f"Fetch http://127.0.0.1:{ports[0]}/start. It names the port and path of the next page ('next: PORT PATH'), and so on, until a page says 'code: VALUE'. What is VALUE?",
         f"A chain of pages starts at port {ports[0]} of 127.0.0.1, path /start; each says 'next: PORT PATH' for the following one and the last 'code: VALUE'. Report VALUE.",
     )
-    solution = FETCH + f"port, path = {ports[0]}, '/start'\nwhile True:\n    words = get(port, path).split()\n    if words[0] == 'code:':\n        break\n    port, path = words[1:]\nprint(words[1])\nEND"
+    solution = (
+        FETCH
+        + f"port, path = {ports[0]}, '/start'\nwhile True:\n    words = get(port, path).split()\n    if words[0] == 'code:':\n        break\n    port, path = words[1:]\nprint(words[1])\nEND"
+    )
     return string(scope, question, code, solution, str(ports[-1]), tags=["http", "loopback"], start=start)
 
 
@@ -218,22 +274,33 @@ def serve_folder(scope: Scope) -> Draft | None:
     )
     slips = (solution[0].replace("/public", ""), "true", solution[0].replace(str(port), str(port + 1)))
     check = state_check(tree, tree, (root,), more=more)
-    return Draft(question, tree, solution, checks=(("session", probe), ("judge", check)), tags=("http", "loopback"), slips=slips)
+    return Draft(
+        question, tree, solution, checks=(("session", probe), ("judge", check)), tags=("http", "loopback"), slips=slips
+    )
 
 
 @template("network", "medium", 2)
 def addresses_in_network(scope: Scope) -> Draft | None:
     path = f"{scope.home()}/{scope.stem()}.txt"
     base = f"10.{scope.between(1, 200)}"
-    lines = scope.tree.bulk(path, scope.seed(), scope.between(120, 300), f"{base}.{{}}.{{}}{{}}", (0, 15), (1, 254), ["", "", " # spare", "\t"])
+    lines = scope.tree.bulk(
+        path,
+        scope.seed(),
+        scope.between(120, 300),
+        f"{base}.{{}}.{{}}{{}}",
+        (0, 15),
+        (1, 254),
+        ["", "", " # spare", "\t"],
+    )
     bits = scope.pick(20, 21, 22, 23)
     network = ipaddress.ip_network(f"{base}.{scope.between(0, 15)}.0/{bits}", strict=False)
     addresses = [line.split("#")[0].strip() for line in lines]
     gold = len({each for each in addresses if ipaddress.ip_address(each) in network})
-    question = scope.how_many(f"different IPv4 addresses in {path} that belong to the network {network}", "There is one address a line, sometimes with a comment after #.")
-    solution = (
-        f"python3 - <<'END'\nimport ipaddress\nn = ipaddress.ip_network('{network}')\nprint(len({{a for line in open('{path}') if ipaddress.ip_address(a := line.split('#')[0].strip()) in n}}))\nEND"
+    question = scope.how_many(
+        f"different IPv4 addresses in {path} that belong to the network {network}",
+        "There is one address a line, sometimes with a comment after #.",
     )
+    solution = f"python3 - <<'END'\nimport ipaddress\nn = ipaddress.ip_network('{network}')\nprint(len({{a for line in open('{path}') if ipaddress.ip_address(a := line.split('#')[0].strip()) in n}}))\nEND"
     slips = {sum(ipaddress.ip_address(each) in network for each in addresses), len(addresses)} - {gold}
     return integer(scope, question, gold, solution, *sorted(slips), tags=["ip"])
 
@@ -247,117 +314,22 @@ def closed_ports(scope: Scope) -> Draft | None:
     pages = {port: {"/": "ok\n"} for at, port in enumerate(ports) if at not in dead}
     start = _web(scope, folder, pages)
     path = f"{folder}/endpoints.txt"
-    scope.tree.file(path, "# name address\n" + "".join(f"{name} 127.0.0.1:{port}\n" for name, port in zip(names, ports, strict=True)))
+    scope.tree.file(
+        path,
+        "# name address\n" + "".join(f"{name} 127.0.0.1:{port}\n" for name, port in zip(names, ports, strict=True)),
+    )
     gold = " ".join(names[at] for at in dead)
-    question = scope.ask(f"{path} lists services with their address. Which of them do not accept TCP connections at present? Give their names, separated by blanks.")
+    question = scope.ask(
+        f"{path} lists services with their address. Which of them do not accept TCP connections at present? Give their names, separated by blanks."
+    )
     solution = f"while read -r n a; do case $n in \\#*) continue;; esac; (exec 3<> /dev/tcp/127.0.0.1/${{a#*:}}) 2> /dev/null || printf '%s ' $n; done < {path}"
-    return Draft(question, scope.tree, (solution,), gold, "items", start=start, tags=("tcp", "loopback"), slips=(names[dead[0]], " ".join(names)))
-
-
-@template("environment", "medium", 3)
-def which_runs(scope: Scope) -> Draft | None:
-    tree = scope.tree
-    root = scope.home()
-    command = f"{scope.stem()}-{scope.pick('run', 'sync', 'ctl')}"
-    places = [f"{root}/{name}/bin" for name in scope.some(["local", "old", "new", "vendor", "team", "legacy", "shared", "alt"], 6)]
-    found = []
-    for place in places:
-        kind = scope.pick("good", "good", "no bit", "folder", "dangling", "absent")
-        tree.folder(place)
-        if kind == "good":
-            tree.file(f"{place}/{command}", f"#!/bin/sh\necho {scope.token(5)}\n", mode=0o755)
-            found.append(place)
-        elif kind == "no bit":
-            tree.file(f"{place}/{command}", f"#!/bin/sh\necho {scope.token(5)}\n", mode=0o644)
-        elif kind == "folder":
-            tree.folder(f"{place}/{command}")
-        elif kind == "dangling":
-            tree.link(f"{place}/{command}", f"{root}/gone/{command}")
-    if len(found) < 2:
-        return None
-    order = scope.shuffled(places)
-    runs = next(place for place in order if place in found)
-    if order[0] == runs:
-        return None
-    path = ":".join([order[0], f"{root}/missing", *order[1:]])
-    tree.file(f"{root}/env.sh", f'PATH="{path}"\nexport PATH\n')
-    question = scope.ask(
-        f"After '. {root}/env.sh', which file does the shell run for the command {command}? Give its full path.",
-        f"With the PATH that {root}/env.sh sets, what is the full path of the program that runs when one types {command}?",
+    return Draft(
+        question,
+        scope.tree,
+        (solution,),
+        gold,
+        "items",
+        start=start,
+        tags=("tcp", "loopback"),
+        slips=(names[dead[0]], " ".join(names)),
     )
-    other = next(place for place in places if place in found and place != runs)
-    return string(scope, question, f"{runs}/{command}", f"(. {root}/env.sh; type -P {command})", f"{order[0]}/{command}", f"{other}/{command}", tags=["PATH"])
-
-
-@template("environment", "medium", 3)
-def layered_settings(scope: Scope) -> Draft | None:
-    tree = scope.tree
-    root = scope.home()
-    keys = scope.some(["API_URL", "CACHE_DIR", "DB_HOST", "LOG_LEVEL", "MAX_JOBS", "QUEUE", "REGION", "TIMEOUT"], 5)
-    values: dict[str, str] = {}
-    layers = ["defaults.env", "site.env", f"{scope.pick('live', 'staging')}.env", "local.env"]
-    for number, layer in enumerate(layers):
-        lines = []
-        for key in scope.some(keys, 5 if number == 0 else scope.between(2, 4)):
-            value = f"{scope.pick(*WORDS)}-{scope.between(10, 99)}"
-            lines.append(f"{scope.pick('', 'export ')}{key}={scope.pick(value, repr(value), f'{chr(34)}{value}{chr(34)}')}")
-            values[key] = value
-            if scope.chance(0.3):
-                lines.append(f"# {key}={scope.token(5)}")
-            if scope.chance(0.25):
-                values[key] = f"{value}-{number}"
-                lines.append(f'{key}="${{{key}}}-{number}"')
-        tree.file(f"{root}/{layer}", "\n".join(lines) + "\n")
-    tree.file(f"{root}/load.sh", "".join(f'. "{root}/{layer}"\n' for layer in layers))
-    tree.file(f"{root}/{scope.stem()}.env", "".join(f"{key}={scope.token(6)}\n" for key in keys))
-    key = scope.pick(*keys)
-    first = next(line.partition("=")[2].strip("'\"") for line in tree.text(f"{root}/{layers[0]}").splitlines() if line.removeprefix("export ").startswith(key + "="))
-    if values[key] == first:
-        return None
-    question = scope.ask(f"What is the value of {key} in a shell that has sourced {root}/load.sh?", f"A program sources {root}/load.sh. Which value does the variable {key} have then?")
-    return string(scope, question, values[key], f"(. {root}/load.sh; echo \"${key}\")", first, tags=["source"])
-
-
-@template("environment", "hard", 3)
-def login_variable(scope: Scope) -> Draft | None:
-    tree = scope.tree
-    project = scope.project()
-    key = f"{project.upper()}_{scope.pick('HOME', 'ROOT', 'MODE', 'REGION')}"
-    old, new = f"/opt/{project}-{scope.between(1, 4)}", f"/opt/{project} {scope.between(5, 9)}/{scope.part()}"
-    first = f"/etc/profile.d/10-{project}.sh"
-    last = f"/etc/profile.d/90-{scope.stem()}.sh"
-    tree.file(first, f"export {key}={old}\nexport {project.upper()}_OPTS='-q -{scope.token(2)}'\n")
-    tree.file(last, f"# loaded last\n[ -n \"${key}\" ] && export {key}=${{{key}%/}}\nexport {project.upper()}_LANG=en\n")
-    options = tree.text(first).rpartition("=")[2].strip().strip("'")
-    wanted = digest(f"{new}|{options}|en".encode())
-    shell = f'printf "%s|%s|%s" "${key}" "${project.upper()}_OPTS" "${project.upper()}_LANG"'
-    more = (
-        "import subprocess\n"
-        f"run = subprocess.run(['bash', '-lc', {shell!r}], env={{'HOME': '/root', 'PATH': '/usr/bin:/bin'}}, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)\n"
-        f"if digest(run.stdout) != {wanted!r}:\n    wrong('a login shell says ' + repr(run.stdout))\n"
-    )
-    after = tree.after()
-    check = state_check(tree, after, (first, last), loose={first: "c", last: "c"}, more=more)
-    question = scope.ask(
-        f"In every login shell (bash -l) the variable {key} must have the value '{new}' instead of '{old}'; it has to be exported, and the other variables set in /etc/profile.d must stay as they are. Both files there that set variables of {project} must remain.",
-    )
-    solution = f"sed -i \"s#^export {key}=.*#export {key}='{new}'#\" {first}\nsed -i 's#^\\[ -n .*#[ -n \"${key}\" ] \\&\\& export {key}=\"${{{key}%/}}\"#' {last}"
-    slips = (f"export {key}='{new}'", f"sed -i 's#{old}#{new}#' {first}", f"echo \"export {key}='{new}'\" > {first}", f"rm {last}")
-    return change(scope, question, check, solution, *slips, tags=["profile", "quoting"])
-
-
-@template("environment", "hard", 2, held_out=True)
-def count_settings(scope: Scope) -> Draft | None:
-    path = f"{scope.home()}/{scope.stem()}.env"
-    keys = [f"{person.upper()}_{word.upper()}" for person in scope.some(PEOPLE, 9) for word in ("url", "key")]
-    lines = scope.tree.bulk(path, scope.seed(), scope.between(60, 110), "{}{}={}", ["", "", "export ", "# ", "#"], keys, ["", "", "a", "b1", "c22"])
-    final: dict[str, str] = {}
-    for line in lines:
-        if not line.startswith("#"):
-            key, _, value = line.removeprefix("export ").partition("=")
-            final[key] = value
-    gold = sum(bool(value) for value in final.values())
-    question = scope.how_many(f"different variables that have a non-empty value after {path} was sourced by a shell with an empty environment", "Later lines win; lines starting with # are comments.")
-    solution = f"env -i bash --noprofile --norc -c 'set -a; . {path}; env' | grep -E '^[A-Z]+_(URL|KEY)=.' | wc -l"
-    counts = Counter(line.startswith("#") for line in lines)
-    return integer(scope, question, gold, solution, *({len(final), counts[False]} - {gold}), tags=["source"])

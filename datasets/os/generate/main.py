@@ -21,11 +21,15 @@ sys.path.append(str(Path(__file__).resolve().parents[3]))
 import accounts  # noqa: F401  # registers its templates
 import archives  # noqa: F401
 import configuration  # noqa: F401
+import disk  # noqa: F401
+import environment  # noqa: F401
 import files  # noqa: F401
 import machines  # noqa: F401
 import permissions  # noqa: F401
 import programs  # noqa: F401
 import repos  # noqa: F401
+import schedules  # noqa: F401
+import services  # noqa: F401
 import tables  # noqa: F401
 import texts  # noqa: F401
 from drafts import TEMPLATES, Draft, Scope, Template
@@ -79,7 +83,10 @@ def _split(seed: int, split: str, seen: set[str]) -> list[Made]:
     n = SIZES[split]
     taken = Taken(seen, n)
     n_held_out = round(n * HELD_OUT_SHARE) if split == "test" else 0
-    plan = [*_deck([t for t in TEMPLATES if t.held_out], n_held_out, rng), *_deck([t for t in TEMPLATES if not t.held_out], n - n_held_out, rng)]
+    plan = [
+        *_deck([t for t in TEMPLATES if t.held_out], n_held_out, rng),
+        *_deck([t for t in TEMPLATES if not t.held_out], n - n_held_out, rng),
+    ]
     made = []
     for number, each in enumerate(plan):
         found = _made(each, f"{seed}/{split}/{number}", taken, unseen=split == "test")
@@ -106,7 +113,11 @@ def _deck(templates: list[Template], n: int, rng: random.Random) -> Iterator[Tem
 
 def _made(template: Template, seed: str, taken: Taken, *, unseen: bool) -> Made:
     """A draft of the template; when its answers are used up, of another of the family."""
-    others = [each for each in TEMPLATES if each.family == template.family and each.held_out == template.held_out and each != template]
+    others = [
+        each
+        for each in TEMPLATES
+        if each.family == template.family and each.held_out == template.held_out and each != template
+    ]
     random.Random(seed).shuffle(others)
     for each in (template, *others):
         for attempt in range(MOST_TRIES):
@@ -134,7 +145,10 @@ def task(name: str, made: Made) -> OSTask:
 
 
 def tasks(made: dict[str, list[Made]]) -> dict[str, list[OSTask]]:
-    return {split: [task(f"{split}-{number:04d}", each) for number, each in enumerate(found)] for split, found in made.items()}
+    return {
+        split: [task(f"{split}-{number:04d}", each) for number, each in enumerate(found)]
+        for split, found in made.items()
+    }
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Templates on modes, owners, symbolic links and hard links."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import os
@@ -20,7 +21,9 @@ def _mixed(scope: Scope, root: str, n: int, *, modes: tuple[int, ...] = MODES) -
         path = f"{scope.pick(*places)}/{scope.pick(*STEMS)}{scope.pick('', ' ', '-')}{scope.between(1, 99)}{scope.pick('.sh', '.conf', '.key', '', '.py')}"
         if path not in scope.tree.nodes:
             data = f"{scope.token(5)}\n"
-            scope.tree.file(path, data, mode=scope.pick(*modes), uid=scope.pick(0, *UIDS), gid=scope.pick(0, 0, 1300, 1301))
+            scope.tree.file(
+                path, data, mode=scope.pick(*modes), uid=scope.pick(0, *UIDS), gid=scope.pick(0, 0, 1300, 1301)
+            )
     scope.tree.link(f"{places[-1]}/{scope.stem()}", scope.tree.files(root)[0][0])
 
 
@@ -39,24 +42,46 @@ def count_by_mode(scope: Scope) -> Draft | None:
     )  # fmt: skip
     gold = sum(1 for node in files if fits(node))
     question = scope.ask(
-        f"How many regular files below {root} {what}?" if not what.startswith(("group", "nobody", "others")) else f"Count the regular files below {root} that {what}.",
+        f"How many regular files below {root} {what}?"
+        if not what.startswith(("group", "nobody", "others"))
+        else f"Count the regular files below {root} that {what}.",
         f"Look at {root} and everything below it: the number of regular files that {what}?",
     )
-    return integer(scope, question, gold, f"find {root} -type f {test} -printf x | wc -c", len(files), len(files) - gold, tags=["find", "mode"])
+    return integer(
+        scope,
+        question,
+        gold,
+        f"find {root} -type f {test} -printf x | wc -c",
+        len(files),
+        len(files) - gold,
+        tags=["find", "mode"],
+    )
 
 
-@template("permissions", "medium", 2)
+@template("permissions", "easy", 2)
 def count_by_owner_and_mode(scope: Scope) -> Draft | None:
     root = scope.home()
     _mixed(scope, root, scope.between(60, 110))
     uid = scope.pick(*UIDS)
     files = [node for _, node in scope.tree.files(root)]
-    bit, word = scope.pick((0o004, "readable by others"), (0o002, "writable by others"), (0o100, "executable for the owner"))
+    bit, word = scope.pick(
+        (0o004, "readable by others"), (0o002, "writable by others"), (0o100, "executable for the owner")
+    )
     gold = sum(node.uid == uid and bool(node.mode & bit) for node in files)
-    question = scope.how_many(f"regular files below {root} that belong to user ID {uid} and are {word}", scope.pick("", "Only permission bits matter here."))
+    question = scope.how_many(
+        f"regular files below {root} that belong to user ID {uid} and are {word}",
+        scope.pick("", "Only permission bits matter here."),
+    )
     test = {0o004: "-perm -o+r", 0o002: "-perm -o+w", 0o100: "-perm -u+x"}[bit]
     slips = (sum(node.uid == uid for node in files), sum(bool(node.mode & bit) for node in files))
-    return integer(scope, question, gold, f"find {root} -type f -uid {uid} {test} -printf x | wc -c", *slips, tags=["find", "mode", "owner"])
+    return integer(
+        scope,
+        question,
+        gold,
+        f"find {root} -type f -uid {uid} {test} -printf x | wc -c",
+        *slips,
+        tags=["find", "mode", "owner"],
+    )
 
 
 @template("permissions", "medium", 3)
@@ -91,11 +116,15 @@ def repair_modes(scope: Scope) -> Draft | None:
         f"find {root} -type d -exec chmod {folder_mode:o} {{}} +\nfind {root} -type f -name '*.sh' -exec chmod {script_mode:o} {{}} +\n"
         f"find {root} -type f ! -name '*.sh' -exec chmod {file_mode:o} {{}} +"
     )
-    slips = (f"chmod -R {folder_mode:o} {root}", f"find {root} -type f -exec chmod {file_mode:o} {{}} +", f"rm -rf {root}/*")
+    slips = (
+        f"chmod -R {folder_mode:o} {root}",
+        f"find {root} -type f -exec chmod {file_mode:o} {{}} +",
+        f"rm -rf {root}/*",
+    )
     return change(scope, question, state_check(scope.tree, after, (root, outside)), solution, *slips, tags=["mode"])
 
 
-@template("permissions", "medium", 2)
+@template("permissions", "easy", 2)
 def hand_over_files(scope: Scope) -> Draft | None:
     root = scope.home()
     _mixed(scope, root, scope.between(18, 28), modes=MODES[:10])
@@ -183,14 +212,16 @@ def count_dangling_links(scope: Scope) -> Draft | None:
     good = scope.chance(0.3)
     gold = len(links) - len(broken) if good else len(broken)
     question = scope.how_many(
-        f"symbolic links below {root} that lead to an existing file or folder" if good else f"symbolic links below {root} that do not lead to an existing file or folder",
+        f"symbolic links below {root} that lead to an existing file or folder"
+        if good
+        else f"symbolic links below {root} that do not lead to an existing file or folder",
         "Follow chains of links to their end; links that go round in a circle lead nowhere.",
     )
     solution = f"find {root} -type l {'' if good else '!'} -exec test -e {{}} ';' -printf x | wc -c"
     return integer(scope, question, gold, solution, len(links), len(links) - gold, tags=["symlink"])
 
 
-@template("links", "medium", 2)
+@template("links", "easy", 2)
 def remove_dangling_links(scope: Scope) -> Draft | None:
     root = scope.home()
     broken = [path for path in _linked(scope, root) if _resolve(scope.tree, path) is None]
@@ -203,14 +234,21 @@ def remove_dangling_links(scope: Scope) -> Draft | None:
     )
     solution = f"find {root} -type l ! -exec test -e {{}} ';' -print0 > /tmp/broken\nxargs -0 rm -- < /tmp/broken"
     slips = (f"find {root} -type l -delete", f"find {root} -type l -name '*gone*' -delete")
-    return change(scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["symlink", "delete"])
+    return change(
+        scope, question, state_check(scope.tree, after, (root,)), solution, *slips, tags=["symlink", "delete"]
+    )
 
 
 @template("links", "hard", 2)
 def relink_release(scope: Scope) -> Draft | None:
     root = scope.home()
     tree = scope.tree
-    versions = [f"{major}.{minor}.{patch}" for major, minor, patch in scope.some([(a, b, c) for a in range(1, 4) for b in (2, 9, 10, 11) for c in (0, 3, 12)], 6)]
+    versions = [
+        f"{major}.{minor}.{patch}"
+        for major, minor, patch in scope.some(
+            [(a, b, c) for a in range(1, 4) for b in (2, 9, 10, 11) for c in (0, 3, 12)], 6
+        )
+    ]
     for version in versions:
         tree.file(f"{root}/releases/{version}/VERSION", f"{version}\n")
         tree.file(f"{root}/releases/{version}/bin/run", f"#!/bin/sh\necho {scope.token(4)}\n", mode=0o755)
@@ -228,9 +266,7 @@ def relink_release(scope: Scope) -> Draft | None:
         f"Deploy the highest version in {root}/releases (compare the three numbers): the symbolic link {root}/current must point to it, and {root}/previous to the version that was current until now. "
         "Both links must be relative, of the form releases/VERSION.",
     )
-    solution = (
-        f"cd {root} && new=$(ls -d releases/*/ | sort -V | tail -n1) && new=${{new%/}} && old=$(readlink current) && ln -sfn \"$old\" previous && ln -sfn \"$new\" current"
-    )
+    solution = f'cd {root} && new=$(ls -d releases/*/ | sort -V | tail -n1) && new=${{new%/}} && old=$(readlink current) && ln -sfn "$old" previous && ln -sfn "$new" current'
     slips = (
         f"cd {root} && new=$(ls -d releases/*/ | sort | tail -n1) && ln -sfn $(readlink current) previous && ln -sfn ${{new%/}} current",
         f"cd {root} && ln -sf releases/{order[-1]} current",
@@ -253,9 +289,19 @@ def hard_link_names(scope: Scope) -> Draft | None:
         names[existing] += 1
     if scope.chance(0.5):
         total = sum(node.n_bytes for path, node in tree.files(root) if path in originals)
-        question = scope.what(f"the total length in bytes of the regular files below {root} when a file with several hard links counts only once")
+        question = scope.what(
+            f"the total length in bytes of the regular files below {root} when a file with several hard links counts only once"
+        )
         solution = f"find {root} -type f -printf '%i %s\\n' | sort -u | awk '{{s += $2}} END {{print s}}'"
-        return integer(scope, question, total, solution, sum(node.n_bytes for _, node in tree.files(root)), len(originals), tags=["hard link", "sum"])
+        return integer(
+            scope,
+            question,
+            total,
+            solution,
+            sum(node.n_bytes for _, node in tree.files(root)),
+            len(originals),
+            tags=["hard link", "sum"],
+        )
     order = sorted(originals, key=lambda path: -names[path])
     if names[order[0]] == names[order[1]] or "\n" in order[0]:
         return None

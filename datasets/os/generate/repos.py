@@ -3,6 +3,7 @@
 Invariant: commits have given authors and times, so the same history has the same names everywhere.
 """
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import hashlib
@@ -29,7 +30,9 @@ def tree_name(files: Files) -> str:
         inner = {path[len(top) + 1 :]: data for path, data in files.items() if path.startswith(top + "/")}
         entries[top] = ("40000", tree_name(inner)) if inner else ("100644", _object("blob", files[top].encode()))
     order = sorted(entries, key=lambda top: top + "/" * (entries[top][0] == "40000"))
-    return _object("tree", b"".join(f"{entries[top][0]} {top}\0".encode() + bytes.fromhex(entries[top][1]) for top in order))
+    return _object(
+        "tree", b"".join(f"{entries[top][0]} {top}\0".encode() + bytes.fromhex(entries[top][1]) for top in order)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +59,27 @@ class Repo:
         parent = self.branches.get(branch) or self.branches.get(base)
         time_s = START + 7_000 * len(self.commits)
         who = f"{author.title()} <{author}@example.com> {time_s} +0000"
-        text = f"tree {tree_name(files)}\n" + (f"parent {parent.name}\n" if parent else "") + f"author {who}\ncommitter {who}\n\n{subject}\n"
-        made = Commit(_object("commit", text.encode()), parent.name if parent else "", author, time_s, subject, dict(files))
+        text = (
+            f"tree {tree_name(files)}\n"
+            + (f"parent {parent.name}\n" if parent else "")
+            + f"author {who}\ncommitter {who}\n\n{subject}\n"
+        )
+        made = Commit(
+            _object("commit", text.encode()), parent.name if parent else "", author, time_s, subject, dict(files)
+        )
         mark = len(self.commits) + 1
-        lines = [f"commit refs/heads/{branch}\nmark :{mark}\nauthor {who}\ncommitter {who}\ndata {len(subject.encode()) + 1}\n{subject}\n"]
+        lines = [
+            f"commit refs/heads/{branch}\nmark :{mark}\nauthor {who}\ncommitter {who}\ndata {len(subject.encode()) + 1}\n{subject}\n"
+        ]
         if parent:
             lines.append(f"from :{self.commits.index(parent) + 1}\n")
         before = parent.files if parent else {}
         lines += [f"D {path}\n" for path in before if path not in files]
-        lines += [f"M 100644 inline {path}\ndata {len(data.encode())}\n{data}\n" for path, data in files.items() if before.get(path) != data]
+        lines += [
+            f"M 100644 inline {path}\ndata {len(data.encode())}\n{data}\n"
+            for path, data in files.items()
+            if before.get(path) != data
+        ]
         self._stream += [*lines, "\n"]
         self.commits.append(made)
         self.branches[branch] = made
@@ -114,14 +129,18 @@ def git_check(repo: Repo, facts: dict[tuple[str, ...], str]) -> str:
 def heads(repo: Repo, **changed: str) -> tuple[tuple[str, ...], str]:
     """The command and output that list all branches with their commits."""
     names = {branch: commit.name for branch, commit in repo.branches.items()} | changed
-    return ("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads"), "\n".join(f"{branch} {name}" for branch, name in sorted(names.items()))
+    return ("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads"), "\n".join(
+        f"{branch} {name}" for branch, name in sorted(names.items())
+    )
 
 
 def _history(scope: Scope, n: int) -> Repo:
     """A repository with files in two folders, several authors, and a side branch with commits of its own."""
     repo = Repo(scope.home(), scope)
     authors = scope.some(PEOPLE, 4)
-    paths = [f"{scope.pick('src', 'docs', 'conf')}/{stem}.{scope.pick('py', 'md', 'ini')}" for stem in scope.some(STEMS, 6)]
+    paths = [
+        f"{scope.pick('src', 'docs', 'conf')}/{stem}.{scope.pick('py', 'md', 'ini')}" for stem in scope.some(STEMS, 6)
+    ]
     files = {path: _content(scope) for path in paths[:3]} | {"README.md": f"{scope.pick(*WORDS)}\n"}
     repo.commit("main", authors[0], "Start of the project", files)
     for number in range(n):
@@ -138,7 +157,9 @@ def _history(scope: Scope, n: int) -> Repo:
         if files != base.files:
             repo.commit(branch, scope.pick(*authors, authors[0]), subject, files, base="main")
     if "feature" not in repo.branches:
-        repo.commit("feature", authors[1], "Try something", {**repo.branches["main"].files, "TRY.md": "x\n"}, base="main")
+        repo.commit(
+            "feature", authors[1], "Try something", {**repo.branches["main"].files, "TRY.md": "x\n"}, base="main"
+        )
     return repo
 
 
@@ -159,10 +180,19 @@ def count_commits(scope: Scope) -> Draft | None:
     branch, other = scope.pick(("main", "feature"), ("feature", "main"))
     gold = sum(commit.author == author for commit in repo.line_of(branch))
     every = sum(commit.author == author for commit in repo.commits)
-    question = scope.how_many(f"commits by {author.title()} in the history of the branch {branch} of the git repository {repo.path}")
+    question = scope.how_many(
+        f"commits by {author.title()} in the history of the branch {branch} of the git repository {repo.path}"
+    )
     only = sum(commit.author == author for commit in repo.line_of(other))
     slips = {every, only, len(repo.line_of(branch))} - {gold}
-    return integer(scope, question, gold, f"git -C {repo.path} log --format=%an {branch} -- | grep -cx {author.title()}", *sorted(slips), tags=["log"])
+    return integer(
+        scope,
+        question,
+        gold,
+        f"git -C {repo.path} log --format=%an {branch} -- | grep -cx {author.title()}",
+        *sorted(slips),
+        tags=["log"],
+    )
 
 
 @template("git", "medium", 2)
@@ -190,7 +220,13 @@ def who_wrote_line(scope: Scope) -> Draft | None:
     repo.put("main")
     line = repo.line_of("main")
     gone = scope.chance(0.5)
-    lines = [(number, path, text) for number, commit in enumerate(line[1:], 1) for path in commit.files for text in commit.files[path].splitlines() if text not in line[number - 1].files.get(path, "")]
+    lines = [
+        (number, path, text)
+        for number, commit in enumerate(line[1:], 1)
+        for path in commit.files
+        for text in commit.files[path].splitlines()
+        if text not in line[number - 1].files.get(path, "")
+    ]
     if len(lines) < 4:
         return None
     number, path, text = scope.pick(*lines)
@@ -198,7 +234,9 @@ def who_wrote_line(scope: Scope) -> Draft | None:
     if gone == (text in last):
         return None
     commit = line[number]
-    if sum(text in data for each in line for data in [each.files.get(path, "")]) == 0 or any(text in each.files.get(path, "") for each in line[:number]):
+    if sum(text in data for each in line for data in [each.files.get(path, "")]) == 0 or any(
+        text in each.files.get(path, "") for each in line[:number]
+    ):
         return None
     ask_author = scope.chance(0.4)
     question = scope.ask(
@@ -209,7 +247,14 @@ def who_wrote_line(scope: Scope) -> Draft | None:
     solution = f"git -C {repo.path} log --reverse --format='%{'ae' if ask_author else 's'}' -S'{text}' main -- '{path}' | head -n1"
     gold = f"{commit.author}@example.com" if ask_author else commit.subject
     other = next((each for each in line if each.author != commit.author), line[0])
-    return string(scope, question, gold, solution, f"{other.author}@example.com" if ask_author else line[number - 1].subject, tags=["pickaxe"])
+    return string(
+        scope,
+        question,
+        gold,
+        solution,
+        f"{other.author}@example.com" if ask_author else line[number - 1].subject,
+        tags=["pickaxe"],
+    )
 
 
 @template("git", "medium", 3)
@@ -224,7 +269,12 @@ def restore_deleted(scope: Scope) -> Draft | None:
     tree = scope.tree
     after = tree.after()
     after.write(f"{repo.path}/{path}", lost[path])
-    roots = tuple(sorted({f"{repo.path}/{each.partition('/')[0]}" for each in line[-1].files} | {f"{repo.path}/{path.partition('/')[0]}"}))
+    roots = tuple(
+        sorted(
+            {f"{repo.path}/{each.partition('/')[0]}" for each in line[-1].files}
+            | {f"{repo.path}/{path.partition('/')[0]}"}
+        )
+    )
     loose = {f"{repo.path}/{path}": "m", f"{repo.path}/{path.partition('/')[0]}": "m"}
     roots = tuple(root for root in roots if root in tree.nodes)
     more = git_check(repo, dict([heads(repo)]))
@@ -234,11 +284,17 @@ def restore_deleted(scope: Scope) -> Draft | None:
     )
     find = f"cd {repo.path} && c=$(git rev-list -n1 main -- {path})"
     solution = (f"{find} && git checkout -q $c^ -- {path}",)
-    slips = (f"mkdir -p {repo.path}/{path.rpartition('/')[0]}; touch {repo.path}/{path}", f"{find} && git checkout -q $c^ -- . ; git commit -qm back", f"{find} && git reset -q --hard $c^")
-    return change(scope, question, state_check(tree, after, roots, loose=loose, more=more), solution, *slips, tags=["restore"])
+    slips = (
+        f"mkdir -p {repo.path}/{path.rpartition('/')[0]}; touch {repo.path}/{path}",
+        f"{find} && git checkout -q $c^ -- . ; git commit -qm back",
+        f"{find} && git reset -q --hard $c^",
+    )
+    return change(
+        scope, question, state_check(tree, after, roots, loose=loose, more=more), solution, *slips, tags=["restore"]
+    )
 
 
-@template("git", "medium", 3)
+@template("git", "easy", 3)
 def mark_release(scope: Scope) -> Draft | None:
     repo = _history(scope, scope.between(14, 26))
     line = repo.line_of("main")
@@ -259,8 +315,19 @@ def mark_release(scope: Scope) -> Draft | None:
     )
     find = f"cd {repo.path} && c=$(git log --format='%H %s' main | grep -F ' {target.subject}' | cut -d' ' -f1)"
     solution = f"{find} && git tag {tag} $c && git branch {branch} $c"
-    slips = (f"cd {repo.path} && git tag {tag} && git branch {branch}", f"{find} && git tag {tag} $c && git checkout -q -b {branch} $c", f"{find} && git tag {tag} $c")
-    return change(scope, question, state_check(scope.tree, scope.tree, roots, more=git_check(repo, facts)), solution, *slips, tags=["tag", "branch"])
+    slips = (
+        f"cd {repo.path} && git tag {tag} && git branch {branch}",
+        f"{find} && git tag {tag} $c && git checkout -q -b {branch} $c",
+        f"{find} && git tag {tag} $c",
+    )
+    return change(
+        scope,
+        question,
+        state_check(scope.tree, scope.tree, roots, more=git_check(repo, facts)),
+        solution,
+        *slips,
+        tags=["tag", "branch"],
+    )
 
 
 @template("git", "hard", 3)
@@ -290,9 +357,20 @@ def commit_one_file(scope: Scope) -> Draft | None:
         f"Make one commit on main in {repo.path} (git) that contains nothing but the change of {chosen}; its message is '{subject}'. Do not lose the other changes.",
     )
     base = f"cd {repo.path} && git commit -qm '{subject}'"
-    slips = (f"{base[:-len(subject) - 7]} -qam '{subject}'", f"cd {repo.path} && git add -A && git commit -qm '{subject}'", f"{base} -- {chosen} && git checkout -q -- .")
+    slips = (
+        f"{base[: -len(subject) - 7]} -qam '{subject}'",
+        f"cd {repo.path} && git add -A && git commit -qm '{subject}'",
+        f"{base} -- {chosen} && git checkout -q -- .",
+    )
     slips = (f"cd {repo.path} && git commit -qam '{subject}'", *slips[1:])
-    return change(scope, question, state_check(tree, tree, roots, more=git_check(repo, facts)), f"{base} -- {chosen}", *slips, tags=["commit"])
+    return change(
+        scope,
+        question,
+        state_check(tree, tree, roots, more=git_check(repo, facts)),
+        f"{base} -- {chosen}",
+        *slips,
+        tags=["commit"],
+    )
 
 
 @template("git", "hard", 2, held_out=True)
@@ -304,9 +382,15 @@ def revert_commit(scope: Scope) -> Draft | None:
     touched = _touched(target, parent)
     if any(_touched(commit, line[at - 1]) & touched for at, commit in enumerate(line) if at > number):
         return None
-    files = {path: data for path, data in line[-1].files.items() if path not in touched} | {path: parent.files[path] for path in touched if path in parent.files}
+    files = {path: data for path, data in line[-1].files.items() if path not in touched} | {
+        path: parent.files[path] for path in touched if path in parent.files
+    }
     repo.put("main")
-    facts = {("rev-parse", "main^{tree}"): tree_name(files), ("rev-parse", "main^"): line[-1].name, ("rev-parse", "feature"): repo.branches["feature"].name}
+    facts = {
+        ("rev-parse", "main^{tree}"): tree_name(files),
+        ("rev-parse", "main^"): line[-1].name,
+        ("rev-parse", "feature"): repo.branches["feature"].name,
+    }
     tree = scope.tree
     after = tree.after()
     for path in touched:
@@ -315,8 +399,17 @@ def revert_commit(scope: Scope) -> Draft | None:
         else:
             after.remove(f"{repo.path}/{path}")
     kept = tuple(sorted(f"{repo.path}/{path}" for path in files))
-    loose = {path: "m" for path in kept}
-    question = scope.ask(f"Undo the commit with the subject '{target.subject}' on branch main of the git repository {repo.path} by one new commit on top of main (history must not be rewritten); later changes stay.")
+    loose = dict.fromkeys(kept, "m")
+    question = scope.ask(
+        f"Undo the commit with the subject '{target.subject}' on branch main of the git repository {repo.path} by one new commit on top of main (history must not be rewritten); later changes stay."
+    )
     solution = f"cd {repo.path} && c=$(git log --format='%H %s' main | grep -F ' {target.subject}' | cut -d' ' -f1) && git revert --no-edit $c"
     slips = (f"cd {repo.path} && git reset -q --hard {parent.name}", f"cd {repo.path} && git revert --no-edit HEAD")
-    return change(scope, question, state_check(tree, after, (), loose=loose, more=git_check(repo, facts)), solution, *slips, tags=["revert"])
+    return change(
+        scope,
+        question,
+        state_check(tree, after, (), loose=loose, more=git_check(repo, facts)),
+        solution,
+        *slips,
+        tags=["revert"],
+    )

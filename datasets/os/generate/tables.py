@@ -1,5 +1,6 @@
 """Templates on CSV and JSON files: counting, adding, joining, converting and editing records."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import csv
@@ -40,7 +41,11 @@ def sum_csv(scope: Scope) -> Draft | None:
     )
     test = f"r['city'] == {town!r} and r['status'] == '{status}'"
     solution = f"python3 - <<'END'\nimport csv\nprint(sum(int(r['amount']) for r in csv.DictReader(open('{path}', newline='', encoding='utf-8')) if {test}))\nEND"
-    slips = (sum(int(row["amount"]) for row in rows if row["city"] == town), len(fits), sum(int(row["amount"]) for row in rows if row["status"] == status))
+    slips = (
+        sum(int(row["amount"]) for row in rows if row["city"] == town),
+        len(fits),
+        sum(int(row["amount"]) for row in rows if row["status"] == status),
+    )
     return integer(scope, question, sum(fits), solution, *slips, tags=["csv", "sum"])
 
 
@@ -72,8 +77,20 @@ def join_csv(scope: Scope) -> Draft | None:
     people = scope.some(PEOPLE, 14)
     regions = ["north", "south", "east", "west"]
     homes = {person: scope.pick(*regions) for person in people}
-    scope.tree.file(f"{root}/customers.csv", "customer;region\r\n" + "".join(f"{person};{region}\r\n" for person, region in homes.items() if person != people[0]))
-    lines = scope.tree.bulk(f"{root}/orders.csv", scope.seed(), scope.between(80, 200), "{n},{},{}", people, AMOUNT, head="id,customer,amount\n")
+    scope.tree.file(
+        f"{root}/customers.csv",
+        "customer;region\r\n"
+        + "".join(f"{person};{region}\r\n" for person, region in homes.items() if person != people[0]),
+    )
+    lines = scope.tree.bulk(
+        f"{root}/orders.csv",
+        scope.seed(),
+        scope.between(80, 200),
+        "{n},{},{}",
+        people,
+        AMOUNT,
+        head="id,customer,amount\n",
+    )
     region = scope.pick(*regions)
     sums: dict[str, int] = defaultdict(int)
     for line in lines:
@@ -81,26 +98,46 @@ def join_csv(scope: Scope) -> Draft | None:
         sums["unknown" if person == people[0] else homes[person]] += int(amount)
     if scope.chance(0.3):
         region = "unknown"
-        question = scope.what(f"the total amount in {root}/orders.csv of customers that do not occur in {root}/customers.csv", "The second file uses semicolons and Windows line ends.")
+        question = scope.what(
+            f"the total amount in {root}/orders.csv of customers that do not occur in {root}/customers.csv",
+            "The second file uses semicolons and Windows line ends.",
+        )
         test = "r['customer'] not in home"
     else:
         question = scope.what(
-            f"the total amount of the orders in {root}/orders.csv from customers of region {region}", f"The regions are in {root}/customers.csv, which uses semicolons."
+            f"the total amount of the orders in {root}/orders.csv from customers of region {region}",
+            f"The regions are in {root}/customers.csv, which uses semicolons.",
         )
         test = f"home.get(r['customer']) == '{region}'"
     solution = (
         f"python3 - <<'END'\nimport csv\nhome = {{r['customer']: r['region'] for r in csv.DictReader(open('{root}/customers.csv', newline=''), delimiter=';')}}\n"
         f"print(sum(int(r['amount']) for r in csv.DictReader(open('{root}/orders.csv', newline='')) if {test}))\nEND"
     )
-    return integer(scope, question, sums[region], solution, sum(sums.values()), *[amount for key, amount in sums.items() if key != region][:2], tags=["csv", "join"])
+    return integer(
+        scope,
+        question,
+        sums[region],
+        solution,
+        sum(sums.values()),
+        *[amount for key, amount in sums.items() if key != region][:2],
+        tags=["csv", "join"],
+    )
 
 
 def _inventory(scope: Scope, path: str) -> list[dict[str, object]]:
     """A JSON list of hosts, spelled in the way of some program."""
     hosts: list[dict[str, object]] = []
     for number in range(scope.between(14, 26)):
-        services = [{"name": each, "port": scope.between(2000, 9999), "enabled": scope.chance(0.6)} for each in scope.some(SERVICES, scope.between(0, 3))]
-        host: dict[str, object] = {"host": f"{scope.pick(*PROJECTS)}-{number}", "cores": scope.pick(2, 4, 8, 16), "tags": scope.some(["db", "web", "edge", "old"], 2), "services": services}
+        services = [
+            {"name": each, "port": scope.between(2000, 9999), "enabled": scope.chance(0.6)}
+            for each in scope.some(SERVICES, scope.between(0, 3))
+        ]
+        host: dict[str, object] = {
+            "host": f"{scope.pick(*PROJECTS)}-{number}",
+            "cores": scope.pick(2, 4, 8, 16),
+            "tags": scope.some(["db", "web", "edge", "old"], 2),
+            "services": services,
+        }
         if scope.chance(0.2):
             host["retired"] = scope.chance(0.7)
         hosts.append(host)
@@ -109,7 +146,7 @@ def _inventory(scope: Scope, path: str) -> list[dict[str, object]]:
     return hosts
 
 
-@template("data", "medium", 3)
+@template("data", "easy", 3)
 def query_json(scope: Scope) -> Draft | None:
     path = f"{scope.home()}/{scope.stem()}.json"
     hosts = _inventory(scope, path)
@@ -117,11 +154,20 @@ def query_json(scope: Scope) -> Draft | None:
     active = [host for host in hosts if not host.get("retired")]
     tagged = [host for host in active if tag in host["tags"]]  # type: ignore[operator]  # a list
     load = f"import json\nhosts = json.load(open('{path}'))['hosts']\nlive = [h for h in hosts if not h.get('retired') and '{tag}' in h['tags']]\n"
-    which = f"hosts in {path} that have the tag '{tag}' and are not retired (a host without the key retired is not retired)"
+    which = (
+        f"hosts in {path} that have the tag '{tag}' and are not retired (a host without the key retired is not retired)"
+    )
     if scope.chance(0.4):
         gold = sum(int(host["cores"]) for host in tagged)  # type: ignore[call-overload]  # a number
         question = scope.what(f"the total number of cores of the {which}")
-        return integer(scope, question, gold, f"python3 - <<'END'\n{load}print(sum(h['cores'] for h in live))\nEND", len(tagged), tags=["json", "sum"])
+        return integer(
+            scope,
+            question,
+            gold,
+            f"python3 - <<'END'\n{load}print(sum(h['cores'] for h in live))\nEND",
+            len(tagged),
+            tags=["json", "sum"],
+        )
     ports = [service["port"] for host in tagged for service in host["services"] if service["enabled"]]  # type: ignore[attr-defined]  # a list
     if len(set(ports)) < 2:
         return None
@@ -150,7 +196,9 @@ def edit_json(scope: Scope) -> Draft | None:
         for each in host["services"]:
             if each["name"] == service and each["enabled"]:
                 each["port"] = port
-    check = state_check(scope.tree, scope.tree, (path.rpartition("/")[0],), loose={path: "cm"}, more=json_check(path, wanted))
+    check = state_check(
+        scope.tree, scope.tree, (path.rpartition("/")[0],), loose={path: "cm"}, more=json_check(path, wanted)
+    )
     question = scope.order(
         f"In {path}, set the port of every enabled service named {service} to {port}. The file must stay valid JSON with all other values unchanged; its layout is up to you.",
         f"Change {path}: each service entry with name {service} that is enabled gets port {port}. Keep the rest of the data; white space does not matter.",
@@ -159,7 +207,9 @@ def edit_json(scope: Scope) -> Draft | None:
         f"python3 - <<'END'\nimport json\nd = json.load(open('{path}'))\nfor h in d['hosts']:\n    for s in h['services']:\n        if s['name'] == '{service}' and s['enabled']:\n"
         f"            s['port'] = {port}\njson.dump(d, open('{path}', 'w'), indent=2)\nEND"
     )
-    old = next(each["port"] for host in hosts for each in host["services"] if each["name"] == service and each["enabled"])  # type: ignore[attr-defined]  # a list
+    old = next(
+        each["port"] for host in hosts for each in host["services"] if each["name"] == service and each["enabled"]
+    )  # type: ignore[attr-defined]  # a list
     slips = (f"echo '{{}}' > {path}", f"sed -i 's/{old}/{port}x/' {path}", f"rm {path}")
     return change(scope, question, check, solution, *slips, tags=["json", "edit"])
 
@@ -170,7 +220,11 @@ def csv_to_json(scope: Scope) -> Draft | None:
     path, target = f"{root}/{scope.stem()}.csv", f"{root}/{scope.stem()}.json"
     rows = _orders(scope, path, scope.between(25, 60))
     status = scope.pick("paid", "open", "void")
-    wanted = [{"id": int(row["id"]), "customer": row["customer"], "city": row["city"], "amount": int(row["amount"])} for row in rows if row["status"].lower() == status]
+    wanted = [
+        {"id": int(row["id"]), "customer": row["customer"], "city": row["city"], "amount": int(row["amount"])}
+        for row in rows
+        if row["status"].lower() == status
+    ]
     if len(wanted) < 4:
         return None
     after = scope.tree.after()
@@ -187,7 +241,11 @@ def csv_to_json(scope: Scope) -> Draft | None:
     )
     start = "python3 - <<'END'\nimport csv, json\n"
     solution = start + body.replace("TEST", f".lower() == '{status}'")
-    slips = (start + body.replace("TEST", f".upper() != '{status.upper()}'"), f"echo '[]' > {target}", f"cp {path} {target}")
+    slips = (
+        start + body.replace("TEST", f".upper() != '{status.upper()}'"),
+        f"echo '[]' > {target}",
+        f"cp {path} {target}",
+    )
     return change(scope, question, check, solution, *slips, tags=["csv", "json"])
 
 
@@ -207,7 +265,9 @@ def lines_of_json(scope: Scope) -> Draft | None:
     order = sorted(slowest, key=lambda user: slowest[user])
     if slowest[order[0]] == slowest[order[1]]:
         return None
-    question = scope.ask(f"Each line of {path} is a JSON object. For which user is the largest ms among the records with ok true the smallest?")
+    question = scope.ask(
+        f"Each line of {path} is a JSON object. For which user is the largest ms among the records with ok true the smallest?"
+    )
     solution = (
         f"python3 - <<'END'\nimport json\nm = {{}}\nfor line in open('{path}'):\n    r = json.loads(line)\n    if r['ok']:\n"
         "        m[r['user']] = max(m.get(r['user'], 0), r['ms'])\nprint(min(m, key=m.get))\nEND"

@@ -1,9 +1,11 @@
 """Templates on plain text and on logs: counting, cutting, joining, replacing; with carriage returns, comments and rotated files."""
 
+# ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 from drafts import Draft, Scope, change, integer, string, template
 from growth import city, name
@@ -33,18 +35,35 @@ def count_word(scope: Scope) -> Draft | None:
     )
     solution = f"tr -cs 'A-Za-z' '\\n' < {path} | grep -icx '{word}'"
     holding = sum(word in line.lower() for line in lines)
-    return integer(scope, question, len(found), solution, holding, sum(line.count(word) for line in lines), tags=["grep", "words"])
+    return integer(
+        scope, question, len(found), solution, holding, sum(line.count(word) for line in lines), tags=["grep", "words"]
+    )
 
 
 @template("text", "easy", 2)
 def count_matching_lines(scope: Scope) -> Draft | None:
-    path = f"{scope.home()}/{scope.stem()} {scope.stem()}.txt" if scope.chance(0.4) else f"{scope.home()}/{scope.stem()}.txt"
+    path = (
+        f"{scope.home()}/{scope.stem()} {scope.stem()}.txt"
+        if scope.chance(0.4)
+        else f"{scope.home()}/{scope.stem()}.txt"
+    )
     lines = _prose(scope, path, scope.between(150, 500))
-    one, other = scope.some([token for token in re.findall(r"\b[a-z]{4,}\b", " ".join(lines[:20]))], 2)
+    one, other = scope.some(re.findall(r"\b[a-z]{4,}\b", " ".join(lines[:20])), 2)
     gold = sum(one in line and other not in line for line in lines)
-    question = scope.how_many(f"lines in '{path}' that contain '{one}' but not '{other}'", "Upper and lower case differ, and parts of longer words count as well.")
+    question = scope.how_many(
+        f"lines in '{path}' that contain '{one}' but not '{other}'",
+        "Upper and lower case differ, and parts of longer words count as well.",
+    )
     solution = f"grep -F '{one}' '{path}' | grep -vcF '{other}'"
-    return integer(scope, question, gold, solution, sum(one in line for line in lines), sum(other not in line for line in lines), tags=["grep"])
+    return integer(
+        scope,
+        question,
+        gold,
+        solution,
+        sum(one in line for line in lines),
+        sum(other not in line for line in lines),
+        tags=["grep"],
+    )
 
 
 @template("text", "medium", 2)
@@ -57,19 +76,39 @@ def frequent_word(scope: Scope) -> Draft | None:
     if len({times for _, times in order[max(0, place - 2) : place + 1]}) < min(3, place + 1):
         return None
     ordinal = ("most frequent", "second most frequent", "third most frequent", "fourth most frequent")[place - 1]
-    question = scope.what(f"the {ordinal} word in {path}", "A word is a run of letters; case does not matter. Answer in lower case.")
+    question = scope.what(
+        f"the {ordinal} word in {path}", "A word is a run of letters; case does not matter. Answer in lower case."
+    )
     solution = f"tr -cs 'A-Za-z' '\\n' < {path} | tr A-Z a-z | grep . | sort | uniq -c | sort -rn | sed -n {place}p | awk '{{print $2}}'"
-    return string(scope, question, order[place - 1][0], solution, order[place][0], order[place - 1][0].title(), tags=["words", "sort"])
+    return string(
+        scope,
+        question,
+        order[place - 1][0],
+        solution,
+        order[place][0],
+        order[place - 1][0].title(),
+        tags=["words", "sort"],
+    )
 
 
-@template("text", "medium", 2)
+@template("text", "easy", 2)
 def count_distinct(scope: Scope) -> Draft | None:
     path = f"{scope.home()}/{scope.stem()}.list"
-    names = [f"{person}{number}@{host}.example" for person in scope.some(PEOPLE, 16) for number in (1, 2, 7) for host in ("mail", "post")]
+    names = [
+        f"{person}{number}@{host}.example"
+        for person in scope.some(PEOPLE, 16)
+        for number in (1, 2, 7)
+        for host in ("mail", "post")
+    ]
     mixed = names + [each.upper() for each in names[:30]]
-    lines = scope.tree.bulk(path, scope.seed(), scope.between(90, 190), "{}{}", scope.pick(["", "  "], [""]), mixed, end="\r\n")
+    lines = scope.tree.bulk(
+        path, scope.seed(), scope.between(90, 190), "{}{}", scope.pick(["", "  "], [""]), mixed, end="\r\n"
+    )
     gold = len({line.strip().lower() for line in lines})
-    question = scope.how_many(f"different addresses in {path}, one address a line", "Case and surrounding blanks do not matter. The file comes from Windows.")
+    question = scope.how_many(
+        f"different addresses in {path}, one address a line",
+        "Case and surrounding blanks do not matter. The file comes from Windows.",
+    )
     solution = f"tr -d '\\r ' < {path} | tr A-Z a-z | sort -u | wc -l"
     return integer(scope, question, gold, solution, len(set(lines)), len(lines), tags=["sort", "CRLF"])
 
@@ -82,9 +121,20 @@ def replace_in_files(scope: Scope) -> Draft | None:
     for _ in range(scope.between(7, 11)):
         path = f"{root}/{scope.pick('app', 'conf', 'conf/old files', '.config')}/{scope.stem()}{scope.pick('.conf', '.conf', '.txt', '.yaml')}"
         near = old.replace(".", "-", 1)
-        kinds = [f"host = {old}", f"url = https://{old}:8443/{scope.token(3)}", f"alias = {near}", f"# {scope.pick(*WORDS)}", f"name = {scope.pick(*WORDS)}"]
+        kinds = [
+            f"host = {old}",
+            f"url = https://{old}:8443/{scope.token(3)}",
+            f"alias = {near}",
+            f"# {scope.pick(*WORDS)}",
+            f"name = {scope.pick(*WORDS)}",
+        ]
         end = "\r\n" if scope.chance(0.2) else "\n"
-        tree.file(path, "".join(line + end for line in scope.some(kinds, 4)), mode=scope.pick(0o644, 0o640, 0o600), uid=scope.pick(0, 1500))
+        tree.file(
+            path,
+            "".join(line + end for line in scope.some(kinds, 4)),
+            mode=scope.pick(0o644, 0o640, 0o600),
+            uid=scope.pick(0, 1500),
+        )
     after = tree.after()
     touched = 0
     for path, node in tree.files(root):
@@ -97,9 +147,7 @@ def replace_in_files(scope: Scope) -> Draft | None:
         f"Our server moved: in every .conf file below {root}, hidden folders included, replace {old} by {new}. Owners and permissions of the files must stay the same, and so must files of other types.",
         f"Replace each occurrence of the exact host name {old} with {new} in all *.conf files in {root} and its subfolders. Keep owner, mode and line ends of each file.",
     )
-    solution = (
-        f"find {root} -type f -name '*.conf' -print0 | while IFS= read -r -d '' f; do sed 's/{re.escape(old)}/{new}/g' \"$f\" > /tmp/new; cat /tmp/new > \"$f\"; done"
-    )
+    solution = f"find {root} -type f -name '*.conf' -print0 | while IFS= read -r -d '' f; do sed 's/{re.escape(old)}/{new}/g' \"$f\" > /tmp/new; cat /tmp/new > \"$f\"; done"
     slips = (
         f"find {root} -type f -print0 | xargs -0 sed -i 's/{re.escape(old)}/{new}/g'",
         f"sed -i 's/{re.escape(old)}/{new}/g' {root}/conf/*.conf",
@@ -119,7 +167,9 @@ def merge_lists(scope: Scope) -> Draft | None:
     a, b = ({line.strip() for line in tree.text(path).splitlines()} - {""} for path in (first, second))
     a, b = ({line for line in lines if not line.startswith("#")} for lines in (a, b))
     what, wanted = scope.pick(
-        ("that occur in both files", a & b), (f"that occur in {name(first)} but not in {name(second)}", a - b), ("that occur in exactly one of the two files", a ^ b)
+        ("that occur in both files", a & b),
+        (f"that occur in {name(first)} but not in {name(second)}", a - b),
+        ("that occur in exactly one of the two files", a ^ b),
     )
     if len(wanted) < 3:
         return None
@@ -136,7 +186,14 @@ def merge_lists(scope: Scope) -> Draft | None:
         f"comm {flag} /tmp/{name(first)} /tmp/{name(second)} | tr -d '\\t' | LC_ALL=C sort > {target}",
     )
     slips = (f"sort {first} {second} | uniq -d > {target}", f"sort -u {first} {second} > {target}", f": > {target}")
-    return change(scope, question, state_check(tree, after, (root,), loose={target: "mt"}), solution, *slips, tags=["sets", "CRLF"])
+    return change(
+        scope,
+        question,
+        state_check(tree, after, (root,), loose={target: "mt"}),
+        solution,
+        *slips,
+        tags=["sets", "CRLF"],
+    )
 
 
 def shuffle_lines(scope: Scope, path: str, lines: list[str], end: str = "\n") -> str:
@@ -148,18 +205,40 @@ def shuffle_lines(scope: Scope, path: str, lines: list[str], end: str = "\n") ->
 def longest_line(scope: Scope) -> Draft | None:
     path = f"{scope.home()}/{scope.stem()}.txt"
     towns = [city(scope) for _ in range(8)]
-    lines = scope.tree.bulk(path, scope.seed(), scope.between(120, 300), "{} {} {}{}", scope.some(WORDS, 30), towns, scope.some(WORDS, 30), ["", "", "", "!", "?!"])
+    lines = scope.tree.bulk(
+        path,
+        scope.seed(),
+        scope.between(120, 300),
+        "{} {} {}{}",
+        scope.some(WORDS, 30),
+        towns,
+        scope.some(WORDS, 30),
+        ["", "", "", "!", "?!"],
+    )
     if scope.chance(0.5):
         lengths = [len(line) for line in lines]
         longest = max(lengths)
         if lengths.count(longest) > 1:
             return None
-        question = scope.what(f"the number of the longest line of {path}", "Lines count from 1; length is in characters (UTF-8), not bytes.")
-        solution = f"python3 -c 'ls = open(\"{path}\", encoding=\"utf-8\").read().splitlines(); print(max(range(len(ls)), key=lambda i: len(ls[i])) + 1)'"
-        return integer(scope, question, lengths.index(longest) + 1, solution, lengths.index(longest), longest, tags=["unicode"])
+        question = scope.what(
+            f"the number of the longest line of {path}",
+            "Lines count from 1; length is in characters (UTF-8), not bytes.",
+        )
+        solution = f'python3 -c \'ls = open("{path}", encoding="utf-8").read().splitlines(); print(max(range(len(ls)), key=lambda i: len(ls[i])) + 1)\''
+        return integer(
+            scope, question, lengths.index(longest) + 1, solution, lengths.index(longest), longest, tags=["unicode"]
+        )
     gold = sum(line.endswith("?!") and line[0] < "n" for line in lines)
     question = scope.how_many(f"lines in {path} that start with a letter from a to m and end with '?!'")
-    return integer(scope, question, gold, f"LC_ALL=C grep -c '^[a-m].*?!$' {path}", sum(line.endswith("!") for line in lines), len(lines), tags=["regex"])
+    return integer(
+        scope,
+        question,
+        gold,
+        f"LC_ALL=C grep -c '^[a-m].*?!$' {path}",
+        sum(line.endswith("!") for line in lines),
+        len(lines),
+        tags=["regex"],
+    )
 
 
 ACCESS = '{} - {} [{}] "{} {}{} HTTP/1.1" {} {}'
@@ -185,7 +264,14 @@ def _web_logs(scope: Scope) -> tuple[str, list[str], list[str]]:
     n_old = scope.between(2, 3)
     for age in range(n_old, -1, -1):
         suffix = "" if age == 0 else f".{age}" if age == 1 else f".{age}.gz"
-        newest = _access(scope, f"{folder}/access.log{suffix}", scope.between(60, 140), START - age * 40_000, packed=age > 1, pool=pool)
+        newest = _access(
+            scope,
+            f"{folder}/access.log{suffix}",
+            scope.between(60, 140),
+            START - age * 40_000,
+            packed=age > 1,
+            pool=pool,
+        )
         everything += newest
     scope.tree.file(f"{folder}/error.log", "".join(f"[error] {scope.pick(*pool['pages'])} 500\n" for _ in range(9)))
     return f"{folder}/access.log", everything, newest
@@ -201,8 +287,12 @@ def count_requests(scope: Scope) -> Draft | None:
         f"{method} requests answered with status {status} in the access log {path} and its rotated generations beside it (.1, .2.gz, ...) together",
         "The status is the number after the quoted request.",
     )
-    solution = f"for f in {path}*; do zcat -f $f; done | awk '$6 == \"\\\"{method}\" && $9 == {status}' | wc -l"
-    slips = (_count(newest, status, method), sum(status in line for line in lines), sum(f" {status} " in line for line in lines))
+    solution = f'for f in {path}*; do zcat -f $f; done | awk \'$6 == "\\"{method}" && $9 == {status}\' | wc -l'
+    slips = (
+        _count(newest, status, method),
+        sum(status in line for line in lines),
+        sum(f" {status} " in line for line in lines),
+    )
     return integer(scope, question, gold, solution, *slips, tags=["awk", "gzip"])
 
 
@@ -212,7 +302,7 @@ def _count(lines: list[str], status: str, method: str) -> int:
 
 @template("logs", "hard", 3)
 def busiest_client(scope: Scope) -> Draft | None:
-    path, lines, newest = _web_logs(scope)
+    path, lines, _ = _web_logs(scope)
     fails = scope.chance(0.5)
     sent: Counter[str] = Counter()
     for line in lines:
@@ -222,14 +312,37 @@ def busiest_client(scope: Scope) -> Draft | None:
     (best, most), (second, fewer) = sent.most_common(2)
     if most == fewer:
         return None
-    aim = "caused the most answers with a status of 400 or more" if fails else "was sent the most bytes in total (last column)"
+    aim = (
+        "caused the most answers with a status of 400 or more"
+        if fails
+        else "was sent the most bytes in total (last column)"
+    )
     asked = f"Over the access log {path} and all its rotated generations (.1, .2.gz, ...), which client address {aim}?"
     awk = "$9 >= 400 {s[$1]++}" if fails else "{s[$1] += $10}"
     solution = f"for f in {path}*; do zcat -f $f; done | awk '{awk} END {{for (k in s) print s[k], k}}' | sort -rn | head -n1 | cut -d' ' -f2"
     if scope.chance(0.4):
-        question = scope.ask(asked.replace("which client address", "find the client address that").replace("?", ". Answer with that number, not with the address."))
-        return integer(scope, question, most, solution.replace("-f2", "-f1"), fewer, sum(sent.values()), tags=["awk", "gzip", "group"])
-    return string(scope, scope.ask(asked, f"{asked} Give the address only."), best, solution, second, tags=["awk", "gzip", "group"])
+        question = scope.ask(
+            asked.replace("which client address", "find the client address that").replace(
+                "?", ". Answer with how much that was, as a number, instead of the address."
+            )
+        )
+        return integer(
+            scope,
+            question,
+            most,
+            solution.replace("-f2", "-f1"),
+            fewer,
+            sum(sent.values()),
+            tags=["awk", "gzip", "group"],
+        )
+    return string(
+        scope,
+        scope.ask(asked, f"{asked} Give the address only."),
+        best,
+        solution,
+        second,
+        tags=["awk", "gzip", "group"],
+    )
 
 
 @template("logs", "hard", 3)
@@ -245,12 +358,24 @@ def errors_between(scope: Scope) -> Draft | None:
     low, high = stamps[scope.between(10, 90)], stamps[-scope.between(10, 90)]
     service = scope.pick(*services)
     level = scope.pick("ERROR", "WARN", "ERROR")
-    fits = [line for line in lines if low <= line.split()[0] < high and line.split()[1].startswith(service + "[") and line.split()[2] == f"{level}:"]
-    slips = (sum(level in line and service in line for line in lines), sum(low <= line.split()[0] < high and level in line for line in lines))
-    question = scope.how_many(
-        f"messages of level {level} that {service} wrote to {path} at or after {low} and before {high}", "Only the level field counts, not the text of the message."
+    fits = [
+        line
+        for line in lines
+        if low <= line.split()[0] < high
+        and line.split()[1].startswith(service + "[")
+        and line.split()[2] == f"{level}:"
+    ]
+    slips = (
+        sum(level in line and service in line for line in lines),
+        sum(low <= line.split()[0] < high and level in line for line in lines),
     )
-    solution = f"awk -v a={low} -v b={high} '$1 >= a && $1 < b && $2 ~ /^{service}\\[/ && $3 == \"{level}:\"' {path} | wc -l"
+    question = scope.how_many(
+        f"messages of level {level} that {service} wrote to {path} at or after {low} and before {high}",
+        "Only the level field counts, not the text of the message.",
+    )
+    solution = (
+        f"awk -v a={low} -v b={high} '$1 >= a && $1 < b && $2 ~ /^{service}\\[/ && $3 == \"{level}:\"' {path} | wc -l"
+    )
     return integer(scope, question, len(fits), solution, *slips, tags=["awk", "time", "binary"])
 
 
@@ -261,7 +386,13 @@ def rotate_by_hand(scope: Scope) -> Draft | None:
     stem = scope.stem()
     keep = scope.between(3, 5)
     for age in range(keep + 1):
-        tree.file(f"{folder}/{stem}.log" + f".{age}" * bool(age), "".join(f"{scope.token()} line {n}\n" for n in range(4)), mode=0o640, uid=0, gid=4)
+        tree.file(
+            f"{folder}/{stem}.log" + f".{age}" * bool(age),
+            "".join(f"{scope.token()} line {n}\n" for n in range(4)),
+            mode=0o640,
+            uid=0,
+            gid=4,
+        )
     tree.file(f"{folder}/{stem}.logic", "not a log\n")
     after = tree.after()
     after.remove(f"{folder}/{stem}.log.{keep}")
@@ -276,16 +407,28 @@ def rotate_by_hand(scope: Scope) -> Draft | None:
         f"cd {folder} && rm {stem}.log.{keep} && for i in $(seq {keep - 1} -1 1); do mv {stem}.log.$i {stem}.log.$((i + 1)); done && mv {stem}.log {stem}.log.1 "
         f"&& touch {stem}.log && chown --reference={stem}.log.1 {stem}.log && chmod --reference={stem}.log.1 {stem}.log"
     )
-    slips = (f"cd {folder} && : > {stem}.log", f"cd {folder} && mv {stem}.log {stem}.log.1 && touch {stem}.log", f"rm {folder}/{stem}.log*")
+    slips = (
+        f"cd {folder} && : > {stem}.log",
+        f"cd {folder} && mv {stem}.log {stem}.log.1 && touch {stem}.log",
+        f"rm {folder}/{stem}.log*",
+    )
     return change(scope, question, state_check(tree, after, (folder,)), solution, *slips, tags=["rotation"])
 
 
 @template("logs", "hard", 2, held_out=True)
 def longest_pause(scope: Scope) -> Draft | None:
     path = f"/var/log/{scope.project()}/{scope.stem()}.log"
-    lines = scope.tree.bulk(path, scope.seed(), scope.between(200, 350), "{} {} {}", (START, 5, 3000, ""), scope.some(SERVICES, 5), ["start", "stop", "ping"])
+    lines = scope.tree.bulk(
+        path,
+        scope.seed(),
+        scope.between(200, 350),
+        "{} {} {}",
+        (START, 5, 3000, ""),
+        scope.some(SERVICES, 5),
+        ["start", "stop", "ping"],
+    )
     stamps = [int(line.split()[0]) for line in lines]
-    gaps = sorted(later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False))
+    gaps = sorted(later - earlier for earlier, later in pairwise(stamps))
     question = scope.ask(
         f"The first field of each line in {path} is a time in Unix seconds, rising. What is the longest pause between two lines that follow each other, in seconds?",
     )

@@ -3,6 +3,7 @@
 Invariant: the model holds exactly the files that the script of ``setup`` makes; folders made on the way are root's, mode 755.
 """
 
+# wordings and scripts are kept in one piece
 from __future__ import annotations
 
 import copy
@@ -160,7 +161,11 @@ class Tree:
 
 def _options(**options: object) -> str:
     usual: dict[str, object] = {"uid": 0, "gid": 0, "mtime": MOMENT, "size": None, "packed": False}
-    spelled = {key: f"0o{value:o}" if key == "mode" else repr(value) for key, value in options.items() if value != usual.get(key, "")}
+    spelled = {
+        key: f"0o{value:o}" if key == "mode" else repr(value)
+        for key, value in options.items()
+        if value != usual.get(key, "")
+    }
     return "".join(f", {key}={value}" for key, value in spelled.items() if (key, value) != ("mode", "0o644"))
 
 
@@ -185,7 +190,9 @@ def fact(node: Node | None, how: str = "") -> str:
     return " ".join(["file", inspection.digest(data.rstrip(b"\r\n") if "t" in how else data), *words])
 
 
-def state_check(before: Tree, after: Tree, roots: tuple[str, ...], *, loose: dict[str, str] | None = None, more: str = "") -> str:
+def state_check(
+    before: Tree, after: Tree, roots: tuple[str, ...], *, loose: dict[str, str] | None = None, more: str = ""
+) -> str:
     """A check that the roots look as in ``after`` and that nothing else in them differs from ``before``.
 
     ``loose`` says by path how a fact is taken (see ``inspection.fact``); paths named there are looked at wherever they lie.

@@ -125,7 +125,9 @@ def main() -> int:
     parser.add_argument("--no-slips", action="store_true")
     parser.add_argument("--jobs", type=int, default=4)
     given = parser.parse_args()
-    wrong = verify(given.seed, given.splits, most=given.most, only=given.only, slips=not given.no_slips, jobs=given.jobs)
+    wrong = verify(
+        given.seed, given.splits, most=given.most, only=given.only, slips=not given.no_slips, jobs=given.jobs
+    )
     return 1 if asyncio.run(wrong) else 0
 
 

@@ -35,11 +35,14 @@ from envhub.envs.os.tasks import OSTask, TaskSet, load_split
 from envhub.envs.os.verdict import Verdict
 from envhub.envs.toolkit import End, ToolEpisode, TurnLimits, tool
 from envhub.sandbox.choose import DriverName, choose
+from envhub.sandbox.docker_api import DEFAULT_URL
+from envhub.sandbox.pool import WarmPool
 
 NAME = "os"
 VERSION = "1"
 MAX_TURNS = 8
 IMAGES = ("default", "packages", "ubuntu")
+POOL_SIZE = 4
 MAX_ANSWER_CHARS = 16_000
 MAX_SCRIPT_CHARS = 200_000
 MAX_OUTPUT_BYTES = 64 << 10
@@ -60,22 +63,24 @@ class Sandboxes(Protocol):
     async def close(self) -> None: ...
 
 
-class OnDemand:
-    """Starts a sandbox when one is asked for. Owns the driver; what dead owners left is removed before the first one."""
+class WarmSandboxes:
+    """A pool over a driver, both closed with it; what dead owners left is removed before the first sandbox is given."""
 
-    def __init__(self, driver: SandboxDriver) -> None:
+    def __init__(self, driver: SandboxDriver, pool: WarmPool) -> None:
         self._driver = driver
-        self._sweeping: asyncio.Task[int] | None = None
+        self._pool = pool
+        self._sweep: asyncio.Task[int] | None = None
 
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
-        if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._driver.sweep(), name="sandbox-sweep")
-        await asyncio.shield(self._sweeping)
-        return await self._driver.start(spec)
+        if self._sweep is None:
+            self._sweep = asyncio.create_task(self._driver.sweep(), name="sandbox-sweep")
+        await asyncio.shield(self._sweep)
+        return await self._pool.acquire(spec)
 
     async def close(self) -> None:
-        if self._sweeping is not None:
-            await asyncio.wait([self._sweeping])
+        if self._sweep is not None:
+            await asyncio.wait([self._sweep])
+        await self._pool.close()
         await self._driver.close()
 
 
@@ -236,7 +241,7 @@ class OSEnvironment:
         try:
             await set_up(problem, sandbox, seed=seed)
             return await lint.self_test(problem, sandbox, _GRADING)
-        except TaskUnusableError as error:
+        except (TaskUnusableError, EpisodeFailedError) as error:
             return SelfTest(error.message, usable=False)
         finally:
             await sandbox.close()
@@ -274,11 +279,12 @@ async def set_up(task: OSTask, sandbox: Sandbox, *, seed: int) -> None:
 def create(settings: Mapping[str, JSON]) -> OSEnvironment:
     """Composition root of the environment.
 
-    Settings: ``driver`` (auto, bubblewrap, docker), ``images`` (folder of prepared userlands), ``docker_url``, ``datasets`` (root
-    of shipped data), ``official`` (AgentBench's folder with data/ and scripts/: splits agentbench-std, agentbench-dev,
-    agentbench-train). Raises InvalidRequestError, and SandboxUnavailableError where nothing can keep an agent in.
+    Settings: ``driver`` (auto, bubblewrap, docker), ``images`` (folder of prepared userlands), ``docker_url``, ``pool_size`` (how many
+    are kept ready of each userland), ``datasets`` (root of shipped data), ``official`` (AgentBench's folder with data/ and scripts/:
+    splits agentbench-std, agentbench-dev, agentbench-train). Raises InvalidRequestError, and SandboxUnavailableError where
+    nothing can keep an agent in.
     """
-    known = ("driver", "images", "docker_url", "datasets", "official")
+    known = ("driver", "images", "docker_url", "pool_size", "datasets", "official")
     for key in settings:
         if key not in known:
             raise InvalidRequestError(f"environment os has no setting {key!r}; valid: {', '.join(known)}")
@@ -291,8 +297,9 @@ def create(settings: Mapping[str, JSON]) -> OSEnvironment:
     digests = {image: digest for image in IMAGES if (digest := _digest(driver, image)) is not None}
     default = driver.image_digest(IMAGES[0])
     named = default if len(digests) == 1 else hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    pool = WarmPool(driver, clock=SystemClock(), size=_pool_size(settings))
     return OSEnvironment(
-        OnDemand(driver),
+        WarmSandboxes(driver, pool),
         splits,
         driver=driver.capabilities().driver,
         image_digest=named,
@@ -305,8 +312,18 @@ def _driver(settings: Mapping[str, JSON]) -> SandboxDriver:
     if name not in get_args(DriverName):
         raise InvalidRequestError(f"setting 'driver' of os must be {', '.join(get_args(DriverName))}, not {name!r}")
     images = Path(settings["images"]) if "images" in settings else None
-    others = {"docker_url": str(settings["docker_url"])} if "docker_url" in settings else {}
-    return choose(cast(DriverName, name), clock=SystemClock(), image_root=images, **others)
+    url = str(settings.get("docker_url", DEFAULT_URL))
+    return choose(cast(DriverName, name), clock=SystemClock(), image_root=images, docker_url=url)
+
+
+def _pool_size(settings: Mapping[str, JSON]) -> int:
+    try:
+        size = int(settings.get("pool_size", POOL_SIZE))
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError("setting 'pool_size' of os must be a number") from error
+    if not 0 <= size <= 1024:
+        raise InvalidRequestError("setting 'pool_size' of os must be between 0 and 1024")
+    return size
 
 
 def _digest(driver: SandboxDriver, image: str) -> str | None:

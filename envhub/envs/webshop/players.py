@@ -1,6 +1,7 @@
 """Shoppers that hardly read: how much of the reward takes no thought, as a measure of how hard a catalogue is.
 
-Invariant: a player knows the words of the goal, as a perfect reader of the instruction would, but not the product.
+Invariant: a player knows the words of the goal, as a perfect reader of the instruction would, but not the product; one knows the
+instruction alone.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def first_hit(shop: Shop, goal: Goal, rng: random.Random) -> float:
     return _buy(shop, goal, lambda heads: 0, options=False)
 
 
+def first_hit_for_instruction(shop: Shop, goal: Goal, rng: random.Random) -> float:
+    """Search for the instruction as it is written and buy the first result as it is."""
+    return _buy(shop, goal, lambda heads: 0, options=False, keywords=goal.text)
+
+
 def first_hit_with_options(shop: Shop, goal: Goal, rng: random.Random) -> float:
     """The same, with the wanted options where the first result has them."""
     return _buy(shop, goal, lambda heads: 0, options=True)
@@ -42,7 +48,7 @@ def random_of_first_page(shop: Shop, goal: Goal, rng: random.Random) -> float:
 
 
 PLAYERS: Mapping[str, Player] = {
-    each.__name__: each for each in (first_hit, first_hit_with_options, random_of_first_page)
+    each.__name__: each for each in (first_hit, first_hit_for_instruction, first_hit_with_options, random_of_first_page)
 }
 
 
@@ -51,9 +57,12 @@ def measure(shop: Shop, goals: Sequence[Goal], player: Player, *, seed: int = 0)
     return Earned(sum(rewards) / len(rewards), sum(reward == 1.0 for reward in rewards) / len(rewards))
 
 
-def _buy(shop: Shop, goal: Goal, pick: Callable[[int], int], *, options: bool | random.Random) -> float:
-    target = shop.catalogue.product(goal.asin)
-    state = shop.search(shop.enter(goal), oracle.query(target, goal)).state
+def _buy(
+    shop: Shop, goal: Goal, pick: Callable[[int], int], *, options: bool | random.Random, keywords: str = ""
+) -> float:
+    """``keywords`` are by default the words of the goal."""
+    words = keywords or oracle.query(shop.catalogue.product(goal.asin), goal)
+    state = shop.search(shop.enter(goal), words).state
     if not state.heads:
         return 0.0
     state = shop.click(state, state.heads[pick(len(state.heads))].asin).state

@@ -111,7 +111,7 @@ class Store:
 
     def read_goals(self, split: str, first: int, end: int) -> list[Goal]:
         rows = self._rows(f"{_GOAL} AND idx >= ? AND idx < ? ORDER BY idx", split, first, end)
-        return [goal_of(*row) for row in rows]
+        return [_goal(*row) for row in rows]
 
     def close(self) -> None:
         self._connection.close()
@@ -215,9 +215,7 @@ def file_checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def goal_of(
-    asin: str, text: str, attributes: str, options: str, price_upper: float, weight: float
-) -> Goal:  # the columns of a row
+def _goal(asin: str, text: str, attributes: str, options: str, price_upper: float, weight: float) -> Goal:
     chosen = msgspec.json.decode(options, type=tuple[str, ...] | dict[str, str])
     return Goal(asin, text, msgspec.json.decode(attributes, type=tuple[str, ...]), chosen, price_upper, weight)
 

@@ -5,7 +5,7 @@ Invariant: an attribute means the same for every kind of product, so that kinds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -207,3 +207,25 @@ POOLS: Mapping[str, tuple[Attribute, ...]] = {
     pool: tuple(attribute for attribute in ATTRIBUTES.values() if pool in attribute.pools)
     for pool in sorted({pool for attribute in ATTRIBUTES.values() for pool in attribute.pools})
 }
+
+_CONFLICTS: tuple[frozenset[str], ...] = tuple(
+    frozenset(names)
+    for names in (
+        ("slim fit", "relaxed fit", "classic fit"),
+        ("long sleeve", "short sleeve"),
+        ("genuine leather", "faux leather"),
+        ("machine washable", "hand wash"),
+        ("steel toe", "open toe"),
+        ("button closure", "zipper closure"),
+    )
+)
+
+
+def without_conflicts(attributes: Iterable[Attribute]) -> list[Attribute]:
+    """Those that no earlier one rules out."""
+    kept: list[Attribute] = []
+    for attribute in attributes:
+        rivals = {name for group in _CONFLICTS if attribute.name in group for name in group}
+        if not any(other.name in rivals for other in kept):
+            kept.append(attribute)
+    return kept

@@ -12,7 +12,7 @@ from typing import Literal
 
 from envhub.envs.webshop.catalogue import Product
 from envhub.envs.webshop.synthetic import options, texts
-from envhub.envs.webshop.synthetic.attributes import Attribute
+from envhub.envs.webshop.synthetic.attributes import Attribute, without_conflicts
 from envhub.envs.webshop.synthetic.kinds import KINDS, Kind
 from envhub.envs.webshop.synthetic.knobs import Knobs
 from envhub.envs.webshop.synthetic.phrases import Phrase, joined
@@ -120,7 +120,7 @@ def _free(knobs: Knobs, number: int, rng: random.Random) -> Draft:
     groups = kind.groups if rng.random() < 0.6 else kind.groups[:1]
     n_claims = min(len(kind.attributes), 1 + rng.randrange(2, 7))
     is_bare = not chosen and rng.random() < knobs.attributeless / max(knobs.optionless, 0.01)
-    claims = tuple(_claim(each, rng) for each in rng.sample(kind.attributes, n_claims))
+    claims = tuple(_claim(each, rng) for each in without_conflicts(rng.sample(kind.attributes, n_claims)))
     low, high, price = _prices(kind.usual_price, knobs, rng)
     return Draft(
         asin=_asin(knobs, number, 0),
@@ -168,8 +168,10 @@ def _copy(first: Draft, knobs: Knobs, number: int, position: int, rng: random.Ra
         return replace(copy, low=low, high=high, price=_drawn(low, high, rng))
     if change == "option":
         return replace(copy, options=options.redrawn(rng, first.kind.groups, first.options))
-    held = {claim.attribute.name for claim in first.claims}
-    others = [attribute for attribute in first.kind.attributes if attribute.name not in held]
+    held = [claim.attribute for claim in first.claims]
+    others = [
+        each for each in first.kind.attributes if each not in held and without_conflicts([*held, each])[-1] is each
+    ]
     place = rng.randrange(len(first.claims))
     new = [_claim(rng.choice(others), rng)] if others else []
     if not first.can_be_wanted:
@@ -207,9 +209,10 @@ def _title(draft: Draft, rng: random.Random) -> Phrase:
     front.append(draft.kind.phrase.titled)
     if rng.random() < draft.noise:
         front.append(rng.choice(texts.TITLE_USES).titled)
-    tail = [*claimed[1:]]
-    while rng.random() < draft.noise and len(tail) < 6:
-        tail.append(rng.choice(texts.TITLE_NOISE).titled)
+    n_idle = 0
+    while rng.random() < draft.noise and n_idle < 6:
+        n_idle += 1
+    tail = [*claimed[1:], *(phrase.titled for phrase in rng.sample(texts.TITLE_NOISE, n_idle))]
     comma = Phrase(",", ())
     return joined([*front, *(part for phrase in tail for part in (comma, phrase))])
 

@@ -176,10 +176,14 @@ def saying(rng: random.Random, attribute: str, name: str, brand: str) -> str:
 
 def hinting(rng: random.Random, paraphrase: str, is_plural: bool) -> str:
     """A sentence that gives an attribute in other words."""
-    return rng.choice(("Made to {0}.", "You can count on {1} to {0}.", "Designed to {0}, day after day.")).format(
-        paraphrase if not paraphrase.startswith("not ") else f"make sure that it does not fail: it will {paraphrase}",
-        "them" if is_plural else "it",
-    )
+    said = " ".join(_TO_BUYER.get(word, word) for word in paraphrase.split())
+    it = "they" if is_plural else "it"
+    text = rng.choice(("{it} will {said}.", "we promise that {it} will {said}.", "day after day {it} will {said}."))
+    text = text.format(it=it, said=said)
+    return f"{text[0].upper()}{text[1:]}"
+
+
+_TO_BUYER = {"i": "you", "me": "you", "my": "your", "our": "your", "we": "you"}
 
 
 def description(rng: random.Random, name: str, brand: str, told: str) -> str:

@@ -146,7 +146,7 @@ def _worded(
 def _name(draft: Draft, knobs: Knobs, rng: random.Random) -> str:
     if rng.random() >= knobs.vagueness:
         return draft.kind.name
-    return rng.choice((draft.kind.query, draft.kind.categories.split(" › ")[-2].lower() + " things"))
+    return rng.choice((draft.kind.query, draft.kind.categories.split(" › ")[-2].lower().removesuffix("s") + " things"))
 
 
 def _with_article(thing: str, *, is_plural: bool) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from envhub import wire
 from envhub.core.text import clean
 from envhub.core.types import JSON, Message, ToolCall, ToolSpec
 
@@ -105,8 +106,7 @@ def arguments_of(call: ToolCall) -> dict[str, JSON]:
 
 def tool_json(spec: ToolSpec) -> str:
     """One line."""
-    record = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return json.dumps({"type": "function", "function": record}, ensure_ascii=False)
+    return json.dumps(wire.tool_to_json(spec), ensure_ascii=False)
 
 
 def _is_object(text: str) -> bool:

@@ -44,7 +44,7 @@ def fill(
     scope: Scope, places: Sequence[str], n: int, extensions: Sequence[str] = EXTENSIONS, *, largest: int = 60_000
 ) -> list[str]:
     """``n`` files spread over ``places``; sizes and times vary."""
-    made = []
+    made: list[str] = []
     while len(made) < n:
         path = f"{scope.pick(*places)}/{file_name(scope, scope.pick(*extensions))}"
         if path in scope.tree.nodes:

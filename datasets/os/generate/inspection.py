@@ -8,15 +8,16 @@ import json
 import os
 import stat
 import sys
+from typing import NoReturn
 
 SESSION = "/run/session"
 
 
-def digest(data):
+def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def content(path, most=4 << 20):
+def content(path: str, most: int = 4 << 20) -> bytes | None:
     """The bytes of a file of the session; None when it is not a regular file or far too large."""
     try:
         found = os.lstat(SESSION + path)
@@ -28,7 +29,7 @@ def content(path, most=4 << 20):
         return None
 
 
-def fact(path, how=""):
+def fact(path: str, how: str = "") -> str:
     """What stands at a path. ``how``: m leaves out the mode, o the owner, c the content, t line ends at the end of the file."""
     try:
         found = os.lstat(SESSION + path)
@@ -53,7 +54,7 @@ def fact(path, how=""):
     return " ".join(["file", digest(data.rstrip(b"\r\n") if "t" in how else data), *words])
 
 
-def below(root):
+def below(root: str) -> list[str]:
     """Every path at and below a folder, links not followed."""
     found = []
     pending = [root]
@@ -65,7 +66,7 @@ def below(root):
     return sorted(found, key=os.fsencode)
 
 
-def json_digest(path):
+def json_digest(path: str) -> str:
     """Of the value that a JSON file holds, however it is spelled."""
     try:
         value = json.loads(content(path) or b"")
@@ -74,12 +75,12 @@ def json_digest(path):
         return "not JSON"
 
 
-def wrong(why):
+def wrong(why: str) -> NoReturn:
     sys.stdout.write(why + "\n")
     raise SystemExit(1)
 
 
-def compare(roots, expected, rest):
+def compare(roots: tuple[str, ...], expected: dict[str, tuple[str, str]], rest: str) -> None:
     """``expected``: path to (how, fact). All other paths at and below the roots must together have the digest ``rest``."""
     for path, (how, wanted) in expected.items():
         found = fact(path, how)

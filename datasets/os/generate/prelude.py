@@ -11,12 +11,12 @@ MOMENT = 1_700_000_000
 _late: list[tuple[str, int, int]] = []
 
 
-def rows(seed, n, form, *columns):
+def rows(seed: int, n: int, form: str, *columns: list[str] | tuple[int, int] | tuple[int, int, int, str]) -> list[str]:
     """``n`` lines of ``form``. A column is a list to draw from, a range (low, high) or a rising (start, low, high, time format)."""
     rising = [column[0] if isinstance(column, tuple) else 0 for column in columns]
     lines = []
     for number in range(n):
-        cells = []
+        cells: list[str | int] = []
         for at, column in enumerate(columns):
             seed = (seed * 6364136223846793005 + 1442695040888963407) % (1 << 64)
             drawn = seed >> 33
@@ -31,18 +31,27 @@ def rows(seed, n, form, *columns):
     return lines
 
 
-def text(lines, end="\n"):
+def text(lines: list[str], end: str = "\n") -> str:
     return "".join(line + end for line in lines)
 
 
-def folder(path, mode=0o755, uid=0, gid=0, mtime=MOMENT):
+def folder(path: str, mode: int = 0o755, uid: int = 0, gid: int = 0, mtime: int = MOMENT) -> None:
     os.makedirs(path, exist_ok=True)
     os.chmod(path, mode)
     os.chown(path, uid, gid)
     _late.append((path, mtime, mtime))
 
 
-def file(path, data, mode=0o644, uid=0, gid=0, mtime=MOMENT, size=None, packed=False):
+def file(
+    path: str,
+    data: str | bytes,
+    mode: int = 0o644,
+    uid: int = 0,
+    gid: int = 0,
+    mtime: int = MOMENT,
+    size: int | None = None,
+    packed: bool = False,
+) -> None:
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")
     if packed:
@@ -57,16 +66,16 @@ def file(path, data, mode=0o644, uid=0, gid=0, mtime=MOMENT, size=None, packed=F
     _late.append((path, mtime, mtime))
 
 
-def link(path, target):
+def link(path: str, target: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.symlink(target, path)
 
 
-def hard(path, existing):
+def hard(path: str, existing: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.link(existing, path)
 
 
-def done():
+def done() -> None:
     for path, accessed, changed in reversed(_late):
         os.utime(path, (accessed, changed))

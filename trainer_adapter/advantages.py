@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 
+from trainer_adapter.advantage_modes import TaskNormalization
+
+__all__ = ["Moments", "TaskNormalization", "TaskNormalizer", "moments_by_task"]
+
 FLAT = 1e-6
 """A standard deviation at most this, relative to the largest advantage of the task, is rounding: the task has no variance."""
-
-
-class TaskNormalization(StrEnum):
-    """``BATCH``: by the moments of the drained batch (arXiv 2510.04206, task advantage normalization). ``RUNNING``: by moments
-    that are averaged over batches. ``OFF``: advantages stay as they are."""
-
-    BATCH = "batch"
-    RUNNING = "running"
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)

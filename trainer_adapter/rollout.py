@@ -96,8 +96,7 @@ class Rollout:
         """The trajectory of one ticket on a session that has not been started."""
         progress = _Progress()
         try:
-            async with session:
-                stop = await self._play(ticket, session, progress)
+            stop = await self._play_to_the_end(ticket, session, progress)
         except EnvhubError as error:
             return self._failed(ticket, progress, error.code, error.message)
         except SamplerError as error:
@@ -124,17 +123,25 @@ class Rollout:
             info=dict(progress.info),
         )
 
+    async def _play_to_the_end(self, ticket: Ticket, session: HubSession, progress: _Progress) -> StopReason:
+        try:
+            return await self._play(ticket, session, progress)
+        finally:
+            await session.cancel()
+
     async def _play(self, ticket: Ticket, session: HubSession, progress: _Progress) -> StopReason:
         began = self._clock.now()
-        first = await session.start()
-        progress.start_s = self._clock.now() - began
+        try:
+            first = await session.start()
+        finally:
+            progress.start_s = self._clock.now() - began
         messages = list(first.messages)
         progress.track.observe(self._chat.prompt(messages, session.tools))
         while True:
             completion = await self._sample(ticket, session.turn, progress)
             if completion is None:
                 return StopReason.CONTEXT_LIMIT
-            action = self._chat.parse(completion)
+            action = self._chat.parse(completion, session.tools)
             result = await self._step(session, action, progress)
             if result.done:
                 return result.stop_reason or StopReason.COMPLETED
@@ -142,23 +149,32 @@ class Rollout:
             self._observe(session, messages, completion, result.messages, progress)
 
     async def _sample(self, ticket: Ticket, turn: int, progress: _Progress) -> Completion | None:
-        """The next completion, already in the track; None when the context has no room for a token. Raises SamplerError."""
+        """The next completion, already in the track; None when the context ends before it does. Raises SamplerError."""
         room = self._settings.context_tokens - len(progress.track)
         if room <= 0:
             return None
-        began = self._clock.now()
+        max_tokens = min(room, self._settings.turn_tokens)
         step = Step(ticket.group, ticket.member, ticket.attempt, turn)
-        completion = await self._pool.sample(step, progress.track.ids, max_tokens=min(room, self._settings.turn_tokens))
-        progress.generate_s += self._clock.now() - began
+        began = self._clock.now()
+        try:
+            completion = await self._pool.sample(step, tuple(progress.track.ids), max_tokens=max_tokens)
+        finally:
+            progress.generate_s += self._clock.now() - began
         if completion.finish is FinishReason.ABORT:
             raise SamplerError(f"engine {completion.engine} aborted a completion")
+        if len(completion.ids) > max_tokens:
+            raise SamplerError(
+                f"engine {completion.engine} sampled {len(completion.ids)} tokens, asked for {max_tokens}"
+            )
         progress.track.act(completion)
-        return completion
+        return None if completion.finish is FinishReason.LENGTH and len(completion.ids) == room else completion
 
     async def _step(self, session: HubSession, action: Message, progress: _Progress) -> StepResult:
         began = self._clock.now()
-        result = await session.interact(action)
-        progress.environment_s += self._clock.now() - began
+        try:
+            result = await session.interact(action)
+        finally:
+            progress.environment_s += self._clock.now() - began
         progress.rewards.append(result.reward)
         progress.info.update(result.info)
         return result

@@ -19,9 +19,10 @@ _BUILT_IN = {
     "calculator": "envhub.envs.calculator:create",
     "db": "envhub.envs.db.env:create",
     "kg": "envhub.envs.kg.env:create",
+    "os": "envhub.envs.os.env:create",
     "webshop": "envhub.envs.webshop.env:create",
 }
-_EXTRA = {"db": "db"}
+_EXTRA = {"db": "db", "os": "os"}
 
 
 def names() -> tuple[str, ...]:

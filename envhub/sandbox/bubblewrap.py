@@ -13,10 +13,11 @@ import shutil
 from pathlib import Path
 
 from envhub.core.clock import Clock
-from envhub.core.errors import UnavailableError
+from envhub.core.errors import SandboxUnavailableError, UnavailableError
 from envhub.core.sandbox import Capabilities, Sandbox, SandboxSpec
 from envhub.sandbox import images, seccomp, userland
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox, Setting
+from envhub.sandbox.images import PreparedImage
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import Machine
 from envhub.sandbox.spawner_link import SpawnerLink
@@ -81,9 +82,7 @@ class BubblewrapDriver:
 
     def _userland(self, image: str) -> Userland:
         """Raises SandboxUnavailableError."""
-        prepared = images.find(image, self._image_root)
-        if prepared is None and image != userland.HOST_VIEW:
-            images.require(image, self._image_root)
+        prepared = self._prepared(image)
         name = f"{image}-{prepared.digest[:16]}" if prepared is not None else image
         if name not in self._userlands:
             folder = self._folder / "userlands"
@@ -99,6 +98,18 @@ class BubblewrapDriver:
                 made.layers[0].lower if prepared else "this machine's /usr",
             )
         return self._userlands[name]
+
+    def _prepared(self, image: str) -> PreparedImage | None:
+        """None: the view of the machine. An image of another user is no use: its root's files would be nobody's inside."""
+        found = images.find(image, self._image_root)
+        if found is not None and found.owner_uid == os.geteuid():
+            return found
+        if image != userland.HOST_VIEW:
+            found = images.require(image, self._image_root)
+            raise SandboxUnavailableError(
+                f"the image {image!r} in {found.rootfs} belongs to user {found.owner_uid}; prepare it as user {os.geteuid()}"
+            )
+        return None
 
     def _stage(self, image: str) -> Stage:
         tree = self._userland(image)

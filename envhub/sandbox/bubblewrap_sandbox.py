@@ -62,6 +62,7 @@ class BubblewrapSandbox:
         self._name = name
         self._monitor: int | None = None
         self._init: int | None = None
+        self._launching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._channel = _PipeChannel(self)
         self._shell = Shell(self._channel, clock=clock)
@@ -85,15 +86,19 @@ class BubblewrapSandbox:
             "environment": {**_ENVIRONMENT, **spec.environment}, "copy_from": source.identity if source is not None else None,
         }  # fmt: skip
         try:
-            answer, _ = await self._link.request(request, self._channel.open())
-            self._monitor, self._init = answer["monitor"], answer.get("child-pid")
-            if self._init is None:
-                raise SandboxLostError("bwrap ended at once")
+            self._launching = asyncio.create_task(self._launch(request))
+            await asyncio.shield(self._launching)
             await self._shell.start(restore)
             self._channel.is_up()
         except SandboxLostError as error:
             said = await self._channel.last_words()
             raise EpisodeFailedError(f"the sandbox did not start: {said or error.message}") from error
+
+    async def _launch(self, request: Mapping[str, Any]) -> None:
+        answer, _ = await self._link.request(request, self._channel.open())
+        self._monitor, self._init = answer["monitor"], answer.get("child-pid")
+        if self._init is None:
+            raise SandboxLostError("bwrap ended at once")
 
     async def run(self, script: str, *, timeout_s: float, max_bytes: int) -> CommandResult:
         self.check()
@@ -162,6 +167,9 @@ class BubblewrapSandbox:
         await self._link.request({"op": "reap", "session": self.identity, "runner": runner})
 
     async def _close(self) -> None:
+        """A launch that its caller gave up is waited for: only then is it known what there is to remove."""
+        if self._launching is not None:
+            await asyncio.wait([self._launching])
         try:
             await self._driver.spawner().request({"op": "close", **self.identity})
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 
 from envhub.core.sandbox import SandboxLimits
 from envhub.sandbox import reaping, stage, syscalls
+from envhub.sandbox.cgroups import Group
 from envhub.sandbox.reaping import Session
 from envhub.sandbox.stage import Layer, Stage
 from envhub.sandbox.supervision import answer, ends_in_time, exit_code
@@ -30,7 +31,7 @@ _SCRATCH_INODES = 10_000
 def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
     """Descriptors: answer, stdin, stdout, stderr."""
     reply, *standard = fds
-    group = session.group.controllers.group(f"{session.group.name}.judge")
+    group = session.group.controllers.group(group_name(session.group))
     limits = SandboxLimits(**request["limits"])
     group.create(limits)
     try:
@@ -47,6 +48,10 @@ def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
     finally:
         group.remove()
     answer(reply, exit_code=code if in_time else None)
+
+
+def group_name(session: Group) -> str:
+    return f"{session.name}.judge"
 
 
 def _become_judge(request: Mapping[str, Any], session: Session, entrances: list[int], standard: list[int]) -> None:

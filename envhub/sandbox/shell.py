@@ -32,8 +32,8 @@ SETTLE_S = 2.0
 """How long it may take from the end of a script until the reader answers."""
 RESTART_S = 15.0
 CHECKPOINT_S = 15.0
-SPAM_BYTES = 512 << 10
-"""What may still arrive after a flood was cut off; more comes from an older process, and then everything is killed."""
+SPAM_BYTES, SPAM_S = 1 << 20, 0.1
+"""So much in so short a time after a flood was cut off: an older process writes it, and everything is killed."""
 
 _NO_ROOM = (
     "[What the last command left running was killed: nothing else could start. The shell is as before that command.]\n"
@@ -170,6 +170,11 @@ class Shell:
         run.expect_new_ping()
         await self._send(program.ping(run.ping), START_S)
         return await self._until(run, run.is_ready, SETTLE_S)
+
+    async def _floods_on(self, run: _Run) -> bool:
+        """Whether it was an older process that wrote without end."""
+        run.dropped_bytes = 0
+        return await self._until(run, lambda: run.dropped_bytes > SPAM_BYTES, SPAM_S)
 
     async def _restart(self, run: _Run) -> None:
         log.info("restarting a shell", extra={"runner": run.runner})

@@ -4,8 +4,8 @@ Invariant: it lives as long as its hub and not longer, and every process it star
 of its own, which answers on the request's first descriptor; a descriptor that closes without an answer means that it died.
 Nothing is imported once a request is read, as a child may by then see the files of a session where Python's own should be.
 
-Requests are packets on the socket whose descriptor is its second argument: JSON and the descriptors it needs. Answers are one line of JSON,
-followed by bytes where the request reads a file.
+Requests are packets on the socket whose descriptor is its second argument: JSON and the descriptors it needs. Answers are one
+line of JSON, followed by bytes where the request reads a file.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def main() -> None:
     poller = select.poll()
     poller.register(control, select.POLLIN)
     poller.register(woken, select.POLLIN)
+    stage.proc_that_takes_writes()
     sys.meta_path.clear()
     gc.freeze()
     while os.getppid() == parent:
@@ -168,7 +169,7 @@ def _become_sandbox(
     seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
     group.enter()
     stage.enter(place)
-    stage.mount_disk(place, disk_bytes=limits.disk_bytes, n_inodes=limits.n_inodes, copy_from=copy[0] if copy else None)
+    stage.mount_disk(place, limits, copy_from=copy[0] if copy else None)
     for fd in copy or ():
         os.close(fd)
     stage.forbid_more_namespaces()
@@ -236,6 +237,7 @@ def _close(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
         pid = request[role]
         if pid is not None and _is_ours(pid, request["monitor"], spawner):
             visiting.kill_and_wait(pid)
+    group.controllers.group(judging.group_name(group)).remove()
     if not group.remove():
         raise OSError(f"processes of sandbox {group.name} cannot be killed: {sorted(group.members() or ())[:5]}")
     answer(fds[0], n_processes=0)

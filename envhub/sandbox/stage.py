@@ -5,21 +5,33 @@ Invariant: everything mounted here is private to the namespace and ends with it;
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from envhub.core.sandbox import SandboxLimits
 from envhub.sandbox import syscalls
 
-_READ_ONLY_PROC = (
-    "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "asound", "mtrr", "latency_stats", "tty",
+_WRITABLE_PROC = (
+    "sys",
+    "sysrq-trigger",
+    "fs",
+    "acpi",
+    "scsi",
+    "driver",
+    "asound",
+    "mtrr",
+    "latency_stats",
+    "tty",
     "pressure",
-)  # fmt: skip
-"""Of root on the machine they ask no capability, only its user id, which a session's root has under an identity map."""
-_MASKED_PROC = ("kcore", "kmsg", "keys", "key-users", "kallsyms", "timer_list", "sched_debug", "config.gz")
+)
+"""Of root on the machine they ask no capability, only its user id, which a session's root has under an identity map. The
+kernel has more (irq, bus), which bwrap covers itself."""
+_MASKED_PROC = ("kcore", "keys", "timer_list")
 _SPARE_INODES = 32
 _N_FILES = 65_536
 
@@ -75,9 +87,13 @@ def enter(stage: Stage) -> None:
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
 
 
-def mount_disk(stage: Stage, *, disk_bytes: int, n_inodes: int, copy_from: int | None) -> None:
-    """Mount the session's disk; ``copy_from`` is a folder open on another's, whose content it gets."""
-    options = f"size={disk_bytes},nr_inodes={n_inodes + _SPARE_INODES},mode=0700"
+def mount_disk(stage: Stage, limits: SandboxLimits, *, copy_from: int | None) -> None:
+    """Mount the session's disk; ``copy_from`` is a folder open on another's, whose content it gets.
+
+    A full disk leaves a quarter of the memory: else the first process of the session might be the one that has to die for it.
+    """
+    size = min(limits.disk_bytes, limits.memory_bytes * 3 // 4)
+    options = f"size={size},nr_inodes={limits.n_inodes + _SPARE_INODES},mode=0700"
     syscalls.mount("tmpfs", stage.disk, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     os.mkdir(f"{stage.disk}/work")
     for layer in stage.layers:
@@ -120,13 +136,31 @@ def session_argv(stage: Stage) -> list[str]:
 def pseudo_argv() -> list[str]:
     """/proc and /dev, with what reaches the machine covered."""
     argv = ["--proc", "/proc", "--dev", "/dev"]
-    for name in _READ_ONLY_PROC:
-        if os.path.exists(f"/proc/{name}"):
-            argv += ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
+    for path in proc_that_takes_writes():
+        argv += ["--ro-bind", path, path]
     for name in _MASKED_PROC:
         if os.path.exists(f"/proc/{name}"):
             argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return argv
+
+
+@functools.cache
+def proc_that_takes_writes() -> tuple[str, ...]:
+    """What this kernel has of it; looked up once, as each cover costs every start."""
+    paths = [f"/proc/{name}" for name in _WRITABLE_PROC if os.path.exists(f"/proc/{name}")]
+    return tuple(path for path in paths if path == "/proc/sys" or any(_files_with_write_bits(path)))
+
+
+def _files_with_write_bits(path: str) -> Iterator[str]:
+    files = [path]
+    if os.path.isdir(path):
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    for file in files:
+        try:
+            if os.lstat(file).st_mode & 0o222:
+                yield file
+        except OSError:
+            continue
 
 
 def isolation_argv(environment: Mapping[str, str], *, hostname: str, cwd: str, seccomp: bytes | None) -> list[str]:

@@ -17,7 +17,7 @@ def main() -> None:
     limits = SandboxLimits(**request["limits"])
     seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
     stage.enter(place)
-    stage.mount_disk(place, disk_bytes=limits.disk_bytes, n_inodes=limits.n_inodes, copy_from=None)
+    stage.mount_disk(place, limits, copy_from=None)
     stage.forbid_more_namespaces()
     isolation = stage.isolation_argv({"PATH": "/usr/bin:/bin"}, hostname="trial", cwd="/", seccomp=seccomp)
     os.execv(place.bwrap, [place.bwrap, *stage.session_argv(place), *isolation, "--", "/bin/bash", "-c", "echo ready"])

@@ -126,6 +126,8 @@ def write_file(session: Session, path: str, content: int, *, mode: int) -> None:
         os.fchmod(fd, mode)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise FileError(f"{path!r}: {error}") from error
 
 
 def read_file(session: Session, path: str, max_bytes: int, reply: int) -> None:
@@ -136,6 +138,8 @@ def read_file(session: Session, path: str, max_bytes: int, reply: int) -> None:
         data = _read_some(fd, max_bytes + 1)
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise FileError(f"{path!r}: {error}") from error
     if len(data) > max_bytes:
         raise FileError(f"{path}: larger than {max_bytes} bytes")
     answer(reply, n_bytes=len(data))

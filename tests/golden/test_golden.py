@@ -34,6 +34,7 @@ TASKS = {
     "calculator": [("train", 0), ("test", 0), ("test", 99)],
     "db": [("train", 0), ("dev", 7), ("test", 42)],
     "kg": [("train", 0), ("dev", 7), ("test", 42)],
+    "os": [("train", 0), ("dev", 7), ("test", 42)],
     "webshop": [("train", 0), ("dev", 7), ("test", 42)],
 }
 

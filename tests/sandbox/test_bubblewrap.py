@@ -78,13 +78,15 @@ async def test_every_folder_of_the_system_can_be_written(box: Sandbox) -> None:
     assert await out(box, f"for p in {places}; do echo x > $p/new || echo no $p; done; rm /usr/bin/perl") == ""
 
 
+PACKAGE = Path(__file__).resolve().parents[2] / "envhub"
+
+
 async def test_nothing_of_the_machine_but_its_programs_is_there(box: Sandbox) -> None:
     assert (
         await out(box, "ls -A /home /opt /mnt /srv /sys /boot /media | grep -v :; ls /etc/machine-id 2>/dev/null")
         == "\n" * 6
     )
-    package = Path(__file__).resolve().parents[2] / "envhub"
-    assert "No such file" in await out(box, f"ls {package}")
+    assert "No such file" in await out(box, f"ls {PACKAGE}")
 
 
 async def test_environment_and_folder_of_the_spec_are_the_shells(bubblewrap: BubblewrapDriver) -> None:
@@ -302,8 +304,9 @@ async def test_get_refuses_what_is_no_regular_file_or_too_large_without_hanging(
         with pytest.raises(SandboxFileError):
             await box.get(f"/root/{name}", max_bytes=1000)
     assert len(await box.get("/root/link", max_bytes=2000)) == 2000
-    with pytest.raises(SandboxFileError):
-        await box.put("/root/fifo", b"x")
+    for name in ("fifo", "folder", "big/under", "null\0byte", "surrogate\ud800"):
+        with pytest.raises(SandboxFileError):
+            await box.put(f"/root/{name}", b"x")
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
@@ -324,6 +327,17 @@ async def test_fork_has_files_deletions_and_shell_state(box: Sandbox) -> None:
     missing = "ls: cannot access '/usr/bin/perl': No such file or directory\n"
     assert said == f"f5\n/srv\na\n4711\n{missing}/usr/share/doc:\nfifo\n"
     assert await out(copy, "pgrep -x sleep") == "" and await out(box, "pgrep -xc sleep") == "1\n"
+
+
+async def test_start_that_is_given_up_leaves_nothing(
+    bubblewrap: BubblewrapDriver, machine: Machine, runtime: Path
+) -> None:
+    for patience_s in (0, 0.005, 0.02, 0.04):
+        task = asyncio.create_task(bubblewrap.start(SandboxSpec()))
+        await asyncio.sleep(patience_s)
+        task.cancel()
+        await asyncio.wait([task])
+    assert groups_of(machine, owner_in(runtime)) == []
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------

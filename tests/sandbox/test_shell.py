@@ -132,7 +132,7 @@ async def test_B022_a_flood_is_cut_off_and_the_state_kept(session: Session) -> N
 
 
 async def test_a_flood_of_an_older_process_ends_in_a_new_shell(session: Session) -> None:
-    await session.run("yes & sleep 0.05")
+    await session.run("(sleep 0.3; exec yes) & echo")
     result = await session.run("sleep 5")
     assert result.status is STATUS.RESTARTED
     assert await session.said("echo ok") == "ok\n"
@@ -214,7 +214,8 @@ async def test_a_cancelled_command_is_cleaned_up_by_the_next(session: Session) -
 async def test_a_checkpoint_restores_into_another_shell(session: Session, tmp_path: Path) -> None:
     await session.run(
         "cd /usr; plain='a b'; export shown=$'x\\ny'; declare -A m=([k 1]='v\"2'); declare -i n=3; declare -r fixed=1; unset HOME\n"
-        "f() { echo \"f $1\"; }; export -f f; declare -n ref=plain; alias ll='ls -l'; shopt -s extglob expand_aliases; set -ufo pipefail\n"
+        "f() { echo \"f $1\"; }; export -f f; declare -n ref=plain; alias ll='ls -l'\n"
+        "shopt -s extglob expand_aliases; set -ufo pipefail\n"
         "g() { case $1 in +(a)) echo as;; esac; }; umask 027; set -- one 'two three'; PATH=/usr/bin:/bin"
     )
     state = await session.shell.checkpoint()

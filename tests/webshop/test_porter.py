@@ -9,7 +9,7 @@ EXAMPLES = {
     "1b": "feed feed, agreed agre, plastered plaster, bled bled, motoring motor, sing sing",
     "1b, then": (
         "conflated conflat, troubled troubl, sized size, hopping hop, tanned tan, falling fall, hissing hiss, fizzed fizz, "
-        "failing fail, filing file"
+        "failing fail, filing file, snowing snow, boxing box"
     ),
     "1c": "happy happi, sky sky",
     "2": (

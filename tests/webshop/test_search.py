@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from envhub.envs.webshop import bm25
+from envhub.envs.webshop.analyser import terms
+from envhub.envs.webshop.build import document
+from envhub.envs.webshop.index import _best
 from envhub.envs.webshop.store import Store
 from tests.webshop.published_data import published, read
 from tests.webshop.shelves import WORDS, PlainSearch, byte_length, product, shelf, stored
@@ -70,6 +73,36 @@ def test_a_repeated_word_weighs_as_often(times: int, tmp_path: Path) -> None:
     with stored(tmp_path, products) as store:
         query = f"{'lamp ' * times}red chair red"
         assert asins(store, query) == PlainSearch(products).best(query)
+
+
+def test_a_repeated_word_is_rounded_as_one_weight(tmp_path: Path) -> None:
+    products = shelf(300)
+    with stored(tmp_path, products) as store:
+        index, term = store._index, store._number("lamp")
+        assert term is not None
+        start, end = index._indptr[term : term + 2]
+        docs, once = index._docs[start:end], index._impacts[start:end]
+        ordered = sorted(products, key=lambda each: each.asin)
+        counts = np.array([terms(document(ordered[row])).count("lamp") for row in docs])
+        weight = np.float32(3) * index._idf[term]
+        expected = bm25.impacts(np.full(len(docs), weight), counts, index._norms[index._lengths[docs]])
+        added: list[list[float]] = []
+        index._add = lambda scores, docs, impacts: added.append(impacts.tolist())
+        index.search({term: 3})
+        assert added == [expected.tolist()]
+        assert (np.float32(3) * once).tolist() != expected.tolist()
+
+
+@pytest.mark.parametrize("n_scores", [1, 255, 40_000])
+@pytest.mark.parametrize("n_different", [3, 70, 10**9])
+def test_best_rows_are_those_of_a_whole_sort(n_scores: int, n_different: int) -> None:
+    rng = np.random.default_rng(n_scores + n_different)
+    scores = np.zeros(-(-n_scores // 256) * 256)
+    scores[:n_scores] = rng.integers(0, n_different, n_scores) * 1e-3
+    scores[rng.random(len(scores)) < 0.5] = 0.0
+    rounded = scores.astype(np.float32)
+    whole = [row for row in np.lexsort((np.arange(len(scores)), -rounded)).tolist() if rounded[row] > 0]
+    assert _best(scores, 50) == whole[:50]
 
 
 def test_nothing_is_found_for_nothing(tmp_path: Path) -> None:

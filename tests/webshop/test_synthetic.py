@@ -16,7 +16,7 @@ from envhub.envs.webshop.reward import judge
 from envhub.envs.webshop.shop import Shop
 from envhub.envs.webshop.store import open_store
 from envhub.envs.webshop.synthetic import families, making, options, texts, wishes
-from envhub.envs.webshop.synthetic.attributes import ATTRIBUTES, without_conflicts
+from envhub.envs.webshop.synthetic.attributes import ATTRIBUTES
 from envhub.envs.webshop.synthetic.coverage import BRANCHES, coverage
 from envhub.envs.webshop.synthetic.kinds import KINDS
 from envhub.envs.webshop.synthetic.knobs import SIZES, Knobs
@@ -160,10 +160,15 @@ def test_kinds_share_attributes_but_no_name() -> None:
 
 
 def test_no_product_contradicts_itself() -> None:
+    rivals = (
+        {"slim fit", "relaxed fit", "classic fit"},
+        {"long sleeve", "short sleeve"},
+        {"machine washable", "hand wash"},
+    )
     for members in families.families(SIZES["small"]):
         for draft in members:
-            held = [claim.attribute for claim in draft.claims]
-            assert without_conflicts(held) == held and held
+            held = {claim.attribute.name for claim in draft.claims}
+            assert held and all(len(held & group) <= 1 for group in rivals), draft
 
 
 def test_a_part_can_be_made_again_by_itself() -> None:
@@ -205,6 +210,14 @@ def test_the_oracle_earns_exactly_one_for_every_goal_in_both_modes(small: Tasks)
         plan = oracle.plan(shop, goal)
         assert plan is not None and plan.reward == 1.0 and len(plan.actions) <= 20, goal
         assert oracle.play(replace(shop, reward_mode="consistent"), goal, plan.actions).reward == 1.0, goal
+
+
+def test_a_wish_that_cannot_be_granted_is_turned_down(tiny: Tasks) -> None:
+    shop, goal = Shop(tiny.catalogue), tiny.splits["test"][0]
+    assert making._holds(goal, shop)
+    assert not making._holds(replace(goal, attributes=(*goal.attributes, "made of cheese")), shop)
+    assert not making._holds(replace(goal, options=(*oracle.wanted_values(goal), "no such colour")), shop)
+    assert not making._holds(replace(goal, price_upper=0.5), shop)
 
 
 def test_both_reward_modes_agree_on_what_is_bought(small: Tasks) -> None:

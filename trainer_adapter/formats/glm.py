@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from envhub.core.types import JSON, Message, ToolSpec
-from trainer_adapter.formats.family import CallError, Calls, after_reasoning, arguments_of, loads, tool_json
+from envhub.core.types import JSON, Message, ToolCall, ToolSpec
+from trainer_adapter.formats.family import CallError, Calls, after_reasoning, arguments_of, dumps, loads, tool_json
 
 _START = "[gMASK]<sop>"
 _STOPS = ("<|user|>", "<|observation|>", "<|endoftext|>")
@@ -108,11 +108,12 @@ def _add(calls: Calls, name: str, body: str) -> None:
         calls.refuse(body, CallError(error.problem, name))
 
 
-def _tagged(call: object) -> str:
-    from envhub.core.types import ToolCall
-
-    assert isinstance(call, ToolCall)
-    return ""
+def _tagged(call: ToolCall) -> str:
+    pairs = (
+        f"<arg_key>{key}</arg_key>\n<arg_value>{value if isinstance(value, str) else dumps(value)}</arg_value>\n"
+        for key, value in arguments_of(call).items()
+    )
+    return f"<tool_call>{call.name}\n{''.join(pairs)}</tool_call>"
 
 
 def _tagged_call(body: str, tools: Sequence[ToolSpec], *, closed: bool) -> tuple[str, dict[str, JSON]]:
@@ -125,6 +126,80 @@ def _tagged_call(body: str, tools: Sequence[ToolSpec], *, closed: bool) -> tuple
     arguments = body[len(head) :]
     if _PAIR.sub("", arguments).strip():
         raise CallError("the arguments must be pairs of <arg_key> and <arg_value>", name)
-    schema = next((tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {})
+    schema: JSON = next((tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {})
     pairs = ((key.strip(), value) for key, value in _PAIR.findall(arguments))
     return name, {key: _typed(value, schema.get(key, {})) for key, value in pairs}
+
+
+def _typed(value: str, schema: JSON) -> JSON:
+    """The value as the parameter's schema has it; the order of types is vLLM's. What fits none is JSON, or else text."""
+    types = _types(schema)
+    for wanted, convert in _CONVERSIONS.items():
+        if wanted in types:
+            try:
+                return convert(value)
+            except (ValueError, RecursionError):
+                continue
+    return value if "string" in types else _json_or_text(value)
+
+
+def _types(schema: JSON) -> frozenset[str]:
+    if not isinstance(schema, dict):
+        return frozenset({"string"})
+    declared = schema.get("type", [])
+    types = {declared} if isinstance(declared, str) else set(declared)
+    types |= {_JSON_TYPES[type(value)] for value in schema.get("enum", ())}
+    for choice in ("anyOf", "oneOf", "allOf"):
+        types = types.union(*map(_types, schema.get(choice, ())))
+    return frozenset(types or {"string"})
+
+
+def _null(text: str) -> None:
+    if text.lower() != "null":
+        raise ValueError(text)
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return int(value) if value == int(value) else value
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if (word := text.strip().lower()) not in words:
+        raise ValueError(text)
+    return words[word]
+
+
+def _finite(text: str) -> JSON:
+    value = json.loads(text)
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+def _json_or_text(text: str) -> JSON:
+    try:
+        return _finite(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+_CONVERSIONS: Mapping[str, Callable[[str], JSON]] = {
+    "null": _null,
+    "integer": int,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _finite,
+    "array": _finite,
+}
+_JSON_TYPES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}

@@ -302,7 +302,7 @@ def reverse_dependencies(scope: Scope) -> Draft | None:
     def needs(record: dict[str, str]) -> set[str]:
         return {part.split()[0] for part in record.get("Depends", "").split(", ") if part}
 
-    package = scope.pick(*[each for record in records for each in needs(record)])
+    package = scope.pick(*[each for record in records for each in sorted(needs(record))])
     users = sorted({record["Package"] for record in records if package in needs(record)})
     if len(users) < 2:
         return None

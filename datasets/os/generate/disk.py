@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from drafts import Draft, Scope, change, integer, string, template
+from drafts import Draft, Scope, change, integer, size, string, template
 from growth import EXTENSIONS, fill, folders, has_extension, name, parent
 from tree import state_check
 from words import STEMS
@@ -74,7 +74,7 @@ def sparse_files(scope: Scope) -> Draft | None:
         "A file is sparse when its allocated blocks are fewer than its length needs.",
     )
     solution = f"find {root} -type f -name '*.img' -printf '%s %b\\n' | awk '$2 * 512 < $1 {{s += $1}} END {{print s}}'"
-    return integer(scope, question, sum(holes), solution, len(holes), max(holes), tags=["sparse", "sum"])
+    return size(scope, question, sum(holes), solution, len(holes), max(holes), tags=["sparse", "sum"])
 
 
 @template("disk", "hard", 2)

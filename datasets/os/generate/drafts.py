@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from tree import Tree
@@ -168,6 +168,14 @@ def integer(
     return Draft(
         question, scope.tree, scripts(solution), str(gold), "integer", slips=tuple(map(str, slips)), tags=tuple(tags)
     )
+
+
+def size(
+    scope: Scope, question: str, gold: int, solution: str | Sequence[str], *slips: int, tags: Iterable[str] = ()
+) -> Draft | None:
+    """A question for a number of bytes, which may be answered in other units."""
+    draft = integer(scope, question, gold, solution, *slips, tags=tags)
+    return draft and replace(draft, kind="size")
 
 
 def string(

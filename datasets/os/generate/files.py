@@ -3,9 +3,9 @@
 # ruff: noqa: E501  # wordings and scripts are kept in one piece
 from __future__ import annotations
 
-from drafts import Draft, Scope, change, integer, string, template
+from drafts import Draft, Scope, change, integer, size, string, template
 from growth import DAY, EXTENSIONS, date, fill, folders, has_extension, lures, moment, name, newline_name, parent
-from tree import state_check
+from tree import Node, state_check
 from words import STEMS
 
 
@@ -86,7 +86,10 @@ def name_of_extreme_file(scope: Scope) -> Draft | None:
     ]
     if len(files) < 6:
         return None
-    key = (lambda found: found[1].n_bytes) if what in ("largest", "smallest") else (lambda found: found[1].mtime)
+
+    def key(found: tuple[str, Node]) -> int:
+        return found[1].n_bytes if what in ("largest", "smallest") else found[1].mtime
+
     order = sorted(files, key=key, reverse=what in ("largest", "newest"))
     everything = sorted(scope.tree.files(root), key=key, reverse=what in ("largest", "newest"))
     newline = [path for path, _ in everything if "\n" in path and has_extension(path, extension)]
@@ -114,7 +117,7 @@ def total_size_of_files(scope: Scope) -> Draft | None:
     )
     solution = f"find {root} -type f -name '*.{extension}' -printf '%s\\n' | awk '{{s += $1}} END {{print s}}'"
     in_top = sum(node.n_bytes for path, node in files if parent(path) == root)
-    return integer(
+    return size(
         scope,
         question,
         gold,

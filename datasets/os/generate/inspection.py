@@ -3,14 +3,16 @@
 Invariant: standard library only; nothing is followed, run or written; the session's tree is read where the judge has it mounted.
 """
 
+import ctypes
 import hashlib
 import json
 import os
 import stat
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 SESSION = "/run/session"
+NOBODY = 65534
 
 
 def digest(data: bytes) -> str:
@@ -73,6 +75,17 @@ def json_digest(path: str) -> str:
         return digest(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
     except (ValueError, RecursionError):
         return "not JSON"
+
+
+def outsider() -> dict[str, Any]:
+    """Arguments of ``subprocess.run`` for what the agent wrote: it runs as nobody, where there is one, and cannot reach this check."""
+    ctypes.CDLL(None).prctl(
+        4, 0, 0, 0, 0
+    )  # PR_SET_DUMPABLE: memory and environment of this process are closed to others
+    with open("/proc/self/uid_map") as opened:
+        spans = [[int(number) for number in line.split()] for line in opened]
+    known = any(first <= NOBODY < first + n for first, _, n in spans)
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if known else {}
 
 
 def wrong(why: str) -> NoReturn:

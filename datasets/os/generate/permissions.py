@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from drafts import Draft, Scope, change, integer, string, template
 from growth import fill, folders, name, newline_name, parent
@@ -32,15 +33,16 @@ def count_by_mode(scope: Scope) -> Draft | None:
     root = scope.home()
     _mixed(scope, root, scope.between(40, 80))
     files = [node for _, node in scope.tree.files(root)]
-    what, test, fits = scope.pick(
-        ("are writable by others (the world-write bit is set)", "-perm -o+w", lambda node: node.mode & 0o002),
-        ("are executable for their owner", "-perm -u+x", lambda node: node.mode & 0o100),
-        ("group members may write to (the group-write bit is set)", "-perm -g+w", lambda node: node.mode & 0o020),
+    kinds: tuple[tuple[str, str, Callable[[Node], bool]], ...] = (
+        ("are writable by others (the world-write bit is set)", "-perm -o+w", lambda node: bool(node.mode & 0o002)),
+        ("are executable for their owner", "-perm -u+x", lambda node: bool(node.mode & 0o100)),
+        ("group members may write to (the group-write bit is set)", "-perm -g+w", lambda node: bool(node.mode & 0o020)),
         ("nobody but the owner has any permission on (no bit for group or others)", "! -perm /077", lambda node: not node.mode & 0o077),
-        ("have the set-user-ID or the set-group-ID bit", "-perm /6000", lambda node: node.mode & 0o6000),
+        ("have the set-user-ID or the set-group-ID bit", "-perm /6000", lambda node: bool(node.mode & 0o6000)),
         ("others may neither read nor write nor execute", "! -perm /007", lambda node: not node.mode & 0o007),
     )  # fmt: skip
-    gold = sum(1 for node in files if fits(node))
+    what, test, fits = scope.pick(*kinds)
+    gold = sum(fits(node) for node in files)
     question = scope.ask(
         f"How many regular files below {root} {what}?"
         if not what.startswith(("group", "nobody", "others"))

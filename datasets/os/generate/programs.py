@@ -17,6 +17,7 @@ from tree import state_check
 from words import PEOPLE, STEMS, WORDS
 
 RUN = """import subprocess
+guard()
 def run(arguments, given):
     try:
         done = subprocess.run(['bash', '-c', 'exec "$@"', 'bash', PROGRAM, *arguments], cwd='/', input=given.encode(), capture_output=True, timeout=10, env={'PATH': '/usr/bin:/bin', 'HOME': '/root', 'LC_ALL': 'C.UTF-8'})
@@ -115,7 +116,7 @@ def write_column_sum(scope: Scope) -> Draft | None:
         "for key in sorted(sums):\n    print(key, sums[key])"
     )
     what = (
-        f"reads lines of fields separated by {separator} from standard input and prints, for each different value of field {key_at}, that value, a blank and the sum of field {value_at} "
+        f"reads lines of fields separated by '{separator}' from standard input and prints, for each different value of field {key_at}, that value, a blank and the sum of field {value_at} "
         "(whole numbers) over its lines, ordered by the value; lines that start with # are skipped"
     )
     cases: list[Case] = [([], table(n)) for n in (6, 12, 25)]
@@ -184,7 +185,7 @@ def write_conversion(scope: Scope) -> Draft | None:
         "roman": f"takes a whole number as its only argument, adds {extra} to it and prints the sum as a Roman numeral in capital letters",
         "size": "takes a number of bytes as its only argument and prints it with one decimal (cut off, not rounded) in the largest unit of B, KiB, MiB, GiB that leaves at least 1, such as 1.5 KiB; bytes are printed with one decimal too",
         "base": f"takes a whole number as its only argument and prints it in base {extra if extra > 10 else extra + 10} with the digits 0-9 and then lower-case letters",
-        "shift": f"takes a word of lower-case letters as its only argument and prints it with each letter moved {extra} places on in the alphabet, starting again at a after z",
+        "shift": f"takes a word of lower-case letters as its only argument and prints it with each letter moved {extra} places on in the alphabet, starting again at 'a' after 'z'",
         "acl": f"takes an octal file mode of three digits as its only argument and prints it, with the bits of the mode {0o100 + extra:03o} removed, in the form of ls, such as rw-r-----",
     }
     given = [str(value) for value in values]

@@ -113,8 +113,9 @@ class Repo:
 
 
 GIT_LOOK = """import subprocess
+guard()
 def git(*words):
-    run = subprocess.run(['git', '-c', 'core.fsmonitor=false', *words], cwd='/', stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={
+    run = subprocess.run(['git', '-c', 'core.fsmonitor=false', '-c', 'log.showSignature=false', *words], cwd='/', stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={
         'PATH': '/usr/bin:/bin', 'HOME': '/nonexistent', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_NO_REPLACE_OBJECTS': '1', 'GIT_PAGER': 'cat', 'GIT_DIR': SESSION + REPO + '/.git'})
     return run.stdout.decode('utf-8', 'replace').strip() if run.returncode == 0 else 'failed'
 """
@@ -386,7 +387,7 @@ def revert_commit(scope: Scope) -> Draft | None:
         path: parent.files[path] for path in touched if path in parent.files
     }
     repo.put("main")
-    facts = {
+    facts: dict[tuple[str, ...], str] = {
         ("rev-parse", "main^{tree}"): tree_name(files),
         ("rev-parse", "main^"): line[-1].name,
         ("rev-parse", "feature"): repo.branches["feature"].name,

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from collections import Counter, defaultdict
+from typing import Any
 
 from drafts import Draft, Scope, change, integer, string, template
 from growth import name
@@ -124,15 +125,15 @@ def join_csv(scope: Scope) -> Draft | None:
     )
 
 
-def _inventory(scope: Scope, path: str) -> list[dict[str, object]]:
+def _inventory(scope: Scope, path: str) -> list[dict[str, Any]]:
     """A JSON list of hosts, spelled in the way of some program."""
-    hosts: list[dict[str, object]] = []
+    hosts: list[dict[str, Any]] = []
     for number in range(scope.between(14, 26)):
         services = [
             {"name": each, "port": scope.between(2000, 9999), "enabled": scope.chance(0.6)}
             for each in scope.some(SERVICES, scope.between(0, 3))
         ]
-        host: dict[str, object] = {
+        host: dict[str, Any] = {
             "host": f"{scope.pick(*PROJECTS)}-{number}",
             "cores": scope.pick(2, 4, 8, 16),
             "tags": scope.some(["db", "web", "edge", "old"], 2),
@@ -152,13 +153,13 @@ def query_json(scope: Scope) -> Draft | None:
     hosts = _inventory(scope, path)
     tag = scope.pick("db", "web", "edge", "old")
     active = [host for host in hosts if not host.get("retired")]
-    tagged = [host for host in active if tag in host["tags"]]  # type: ignore[operator]  # a list
+    tagged = [host for host in active if tag in host["tags"]]
     load = f"import json\nhosts = json.load(open('{path}'))['hosts']\nlive = [h for h in hosts if not h.get('retired') and '{tag}' in h['tags']]\n"
     which = (
         f"hosts in {path} that have the tag '{tag}' and are not retired (a host without the key retired is not retired)"
     )
     if scope.chance(0.4):
-        gold = sum(int(host["cores"]) for host in tagged)  # type: ignore[call-overload]  # a number
+        gold = sum(int(host["cores"]) for host in tagged)
         question = scope.what(f"the total number of cores of the {which}")
         return integer(
             scope,
@@ -168,12 +169,12 @@ def query_json(scope: Scope) -> Draft | None:
             len(tagged),
             tags=["json", "sum"],
         )
-    ports = [service["port"] for host in tagged for service in host["services"] if service["enabled"]]  # type: ignore[attr-defined]  # a list
+    ports = [service["port"] for host in tagged for service in host["services"] if service["enabled"]]
     if len(set(ports)) < 2:
         return None
     end = scope.pick("highest", "lowest")
     gold = max(ports) if end == "highest" else min(ports)
-    every = [service["port"] for host in hosts for service in host["services"]]  # type: ignore[attr-defined]  # a list
+    every = [service["port"] for host in hosts for service in host["services"]]
     question = scope.what(f"the {end} port of an enabled service among the {which}")
     function = "max" if end == "highest" else "min"
     solution = f"python3 - <<'END'\n{load}print({function}(s['port'] for h in live for s in h['services'] if s['enabled']))\nEND"
@@ -185,9 +186,9 @@ def query_json(scope: Scope) -> Draft | None:
 def edit_json(scope: Scope) -> Draft | None:
     path = f"{scope.home()}/{scope.stem()}.json"
     hosts = _inventory(scope, path)
-    named = [(host["host"], service["name"]) for host in hosts for service in host["services"]]  # type: ignore[attr-defined]  # a list
+    named = [(host["host"], service["name"]) for host in hosts for service in host["services"]]
     service = scope.pick(*[each for _, each in named])
-    fits = [host["host"] for host in hosts for each in host["services"] if each["name"] == service and each["enabled"]]  # type: ignore[attr-defined]  # a list
+    fits = [host["host"] for host in hosts for each in host["services"] if each["name"] == service and each["enabled"]]
     if len(fits) < 1 or len(named) < 8:
         return None
     port = scope.between(10_000, 20_000)
@@ -209,7 +210,7 @@ def edit_json(scope: Scope) -> Draft | None:
     )
     old = next(
         each["port"] for host in hosts for each in host["services"] if each["name"] == service and each["enabled"]
-    )  # type: ignore[attr-defined]  # a list
+    )
     slips = (f"echo '{{}}' > {path}", f"sed -i 's/{old}/{port}x/' {path}", f"rm {path}")
     return change(scope, question, check, solution, *slips, tags=["json", "edit"])
 

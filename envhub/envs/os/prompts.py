@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from envhub.core.sandbox import CommandResult, CommandStatus
 
 SYSTEM = """\
-You work at the shell of a Linux (Ubuntu) operating system, as a person would, to do what is asked or to find an answer.
+You work at the shell of a Linux system, as a person would, to do what is asked or to find an answer.
 Think first, briefly, then call exactly one tool each turn:
 
 - bash_action runs a bash script in your shell and returns its output. Long output is cut, so ask for what you need. Commands

@@ -1,0 +1,69 @@
+"""Chat formats by name: ``hermes`` (Qwen2.5, Qwen3), ``llama3``, ``glm4``, ``glm45`` (GLM-4.5 to 4.7) and ``plain``.
+
+Invariant: nothing heavy is imported; a tokenizer is whatever has the two methods of its protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from envhub.core.types import JSON
+from trainer_adapter.chat import ChatFormat, TemplateError
+from trainer_adapter.formats.family import Family, Renderer, Tokenizer
+from trainer_adapter.formats.glm import Glm4Family, Glm45Family
+from trainer_adapter.formats.hermes import HermesFamily
+from trainer_adapter.formats.llama3 import Llama3Family
+from trainer_adapter.formats.plain import Flattened, PlainFamily
+from trainer_adapter.formats.rendered import RenderedFormat, TemplateRenderer
+
+__all__ = ["FAMILIES", "Source", "chat_format"]
+
+_PLAIN = "plain"
+_OTHERS: Mapping[str, Callable[[], Family]] = {
+    "hermes": HermesFamily,
+    "llama3": Llama3Family,
+    "glm4": Glm4Family,
+    "glm45": Glm45Family,
+}
+FAMILIES: tuple[str, ...] = (*_OTHERS, _PLAIN)
+
+
+class Source(StrEnum):
+    """Who writes conversations: the tokenizer's template, we, or the template where there is one that shows this family's calls."""
+
+    AUTO = "auto"
+    TEMPLATE = "template"
+    BUILTIN = "builtin"
+
+
+def chat_format(
+    name: str,
+    tokenizer: Tokenizer,
+    *,
+    source: Source = Source.AUTO,
+    template_options: Mapping[str, JSON] = MappingProxyType({}),
+) -> ChatFormat:
+    """``template_options`` go to the template (``enable_thinking``, ``date_string``).
+
+    Raises ValueError for an unknown name, TemplateError for a template that cannot serve the family.
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"there is no chat format {name!r}; valid: {', '.join(FAMILIES)}")
+    family = _OTHERS[name]() if name in _OTHERS else PlainFamily(getattr(tokenizer, "eos_token", None) or "")
+    return RenderedFormat(tokenizer, family, _renderer(name, family, tokenizer, source, template_options))
+
+
+def _renderer(name: str, family: Family, tokenizer: Tokenizer, source: Source, options: Mapping[str, JSON]) -> Renderer:
+    if source is Source.BUILTIN:
+        return family
+    if getattr(tokenizer, "chat_template", None):
+        template = TemplateRenderer(tokenizer, options)
+        if name == _PLAIN:
+            return Flattened(template)
+        if template.shows_calls_of(family):
+            return template
+    if source is Source.TEMPLATE:
+        raise TemplateError(f"the tokenizer has no chat template that shows calls as the {name} format reads them")
+    return family

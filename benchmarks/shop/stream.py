@@ -24,6 +24,7 @@ N_WORDS = 500_000
 _SYLLABLES = [consonant + vowel for consonant in "bcdfghjklmnprstvwz" for vowel in "aeiou"]
 _N_BODIES = 1_000
 _N_BULLETS = 5
+_N_QUANTILES = 1 << 24
 
 
 class Stream:
@@ -36,10 +37,11 @@ class Stream:
         syllables = zip(first.tolist(), second.tolist(), third.tolist(), strict=True)
         self.words = [_SYLLABLES[a] + _SYLLABLES[b] + _SYLLABLES[c] + "kbpmgz"[c % 6] for a, b, c in syllables]
         shares = 1 / (np.arange(1, N_WORDS + 1) + 25) ** 1.05
-        self._edges = np.cumsum(shares / shares.sum())
+        edges = np.cumsum(shares / shares.sum())
+        self._ranks = np.searchsorted(edges, (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES).astype(np.int32)
 
-    def draw(self, n_words: int) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self._edges, self._rng.random(n_words)).clip(max=N_WORDS - 1)
+    def draw(self, n_words: int) -> npt.NDArray[np.int32]:
+        return self._ranks[self._rng.integers(0, _N_QUANTILES, n_words)]
 
     def queries(self, n_queries: int, n_words: int) -> list[str]:
         return [" ".join(self.words[word] for word in self.draw(n_words)) for _ in range(n_queries)]
@@ -76,8 +78,10 @@ class Stream:
             shard = folder / f"shard-{first}"
             shard.mkdir(parents=True)
             lengths = self._lengths(len(asins)).sum(axis=1) + 15  # and the first bullet
-            used, positions = np.unique(self.draw(int(lengths.sum())), return_inverse=True)
-            postings.write_shard(shard, [self.words[word] for word in used.tolist()], positions, lengths)
+            drawn = self.draw(int(lengths.sum()))
+            used = np.bincount(drawn, minlength=N_WORDS) > 0
+            words = [self.words[word] for word in np.flatnonzero(used).tolist()]
+            postings.write_shard(shard, words, (np.cumsum(used) - 1)[drawn], lengths)
             rows = enumerate(asins)
             write_items(shard, ((each, titles[at % _N_BODIES], "$9.5", *bodies[at % _N_BODIES]) for at, each in rows))
             shards.append(shard)

@@ -121,12 +121,17 @@ class BubblewrapSandbox:
             asyncio.create_task(_feed(feeding, stdin)),
             *(asyncio.create_task(output.collect()) for output in kept),
         ]
+        listening, listener = _pipe(ours="writing")
+        asking = asyncio.create_task(self._link.request(request, (stdin_fd, stdout_fd, stderr_fd, listening)))
         try:
             async with asyncio.timeout(timeout_s + _SPARE_S):
-                answer, _ = await self._link.request(request, (stdin_fd, stdout_fd, stderr_fd))
+                answer, _ = await asyncio.shield(asking)
         except TimeoutError as error:
             raise SandboxLostError("the spawner of sandboxes does not answer") from error
         finally:
+            # A closed listener ends the process; what it takes down is down before anything else can run.
+            os.close(listener)
+            await asyncio.wait([asking], timeout=_SPARE_S)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

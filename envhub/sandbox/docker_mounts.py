@@ -44,14 +44,22 @@ def tree(pid: int) -> None:
     for folder in (upper, work, root):
         os.makedirs(folder, exist_ok=True)
     _mount("overlay", root, "overlay", 0, f"lowerdir=/,upperdir={upper},workdir={work}")
-    for name in ("hosts", "hostname", "resolv.conf") if fresh else ():
-        with open(f"/etc/{name}", "rb") as given, open(f"{root}/etc/{name}", "wb") as own:
-            own.write(given.read())
+    if fresh:
+        _write_names(root)
     for name in ("dev", "sys", "proc"):
         _mount(f"/{name}", f"{root}/{name}", "", _MOVE)
     _checked(_libc.pivot_root(root.encode(), (root + _HIDDEN).encode()), "pivot_root")
     _mount("none", _HIDDEN, "tmpfs", _RDONLY | _NOSUID | _NODEV, "size=4k,mode=0555")
     _mount("none", "/dev", "", _REMOUNT | _BIND | _RDONLY | _NOSUID)
+
+
+def _write_names(root: str) -> None:
+    """Files of the session's own, where Docker shows its. In bytes: in there, Python cannot load what it has not loaded yet."""
+    os.makedirs(f"{root}/etc", exist_ok=True)
+    texts = (("hosts", b"127.0.0.1\tlocalhost\n::1\tlocalhost\n"), ("hostname", b"localhost\n"), ("resolv.conf", b""))
+    for name, text in texts:
+        with open(f"{root}/etc/{name}", "wb") as file:
+            file.write(text)
 
 
 def judge(pid: int, session: int) -> None:

@@ -29,8 +29,8 @@ _SCRATCH_INODES = 10_000
 
 
 def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
-    """Descriptors: answer, stdin, stdout, stderr."""
-    reply, *standard = fds
+    """Descriptors: answer, stdin, stdout, stderr, and one that is closed when nobody waits any more."""
+    reply, *standard, listener = fds
     group = session.group.controllers.group(group_name(session.group))
     limits = SandboxLimits(**request["limits"])
     group.create(limits)
@@ -41,7 +41,7 @@ def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
                 _become_judge(request, session, group.entrances(), standard)
             for fd in standard:
                 os.close(fd)
-            in_time = ends_in_time(judge, request["timeout_s"], reply)
+            in_time = ends_in_time(judge, request["timeout_s"], listener)
             if not in_time:
                 os.kill(judge, signal.SIGKILL)
             code = exit_code(judge)

@@ -43,12 +43,13 @@ _FINISH = (
     "rm -rf /var/lib/apt/lists/* /var/cache/apt/*",
     f"echo 'deb [trusted=yes] file:{_POOL_DIR} ./' > /etc/apt/sources.list",
     "printf '%s\\n' 'APT::Get::Assume-Yes \"true\";' 'APT::Sandbox::User \"root\";' 'APT::Install-Recommends \"false\";'"
-    " 'Dir::Cache::pkgcache \"\";' 'Dir::Cache::srcpkgcache \"\";' > /etc/apt/apt.conf.d/90session",
+    " 'Acquire::Languages \"none\";' 'Dir::Cache::pkgcache \"\";' 'Dir::Cache::srcpkgcache \"\";' > /etc/apt/apt.conf.d/90session",
     "apt-get update",
     "rm -f /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old",
     "find /usr/share/doc -type f ! -name copyright -delete",
     "rm -rf /usr/share/man/* /usr/share/info/* /usr/share/locale/* /usr/share/doc-base /tmp/* /var/tmp/* /run/*",
     "find /var/log -type f -delete",
+    "ln -s vim.tiny /usr/bin/vim",
     ": > /etc/machine-id",
     "echo LANG=C.UTF-8 > /etc/default/locale",
 )

@@ -43,10 +43,8 @@ _NO_ROOM = (
 class Shell:
     """Owns nothing: the channel belongs to the driver. Calls come one at a time."""
 
-    def __init__(self, channel: Channel, *, clock: Clock, in_flight_bytes: int = SPAM_BYTES) -> None:
-        """``in_flight_bytes``: what the channel may still hold when its program has stopped writing."""
+    def __init__(self, channel: Channel, *, clock: Clock) -> None:
         self._channel = channel
-        self._in_flight_bytes = in_flight_bytes
         self._clock = clock
         self._token = secrets.token_hex(16)
         self._stream = program.MarkerStream(self._token)
@@ -160,9 +158,7 @@ class Shell:
         run.stop_collecting()
         if run.runner is not None and not run.restarted:
             await self._reap(run.runner)
-        if await self._answers(run) and not (
-            run.cut is CommandStatus.FLOOD and run.dropped_bytes > self._in_flight_bytes
-        ):
+        if await self._answers(run) and not (run.cut is CommandStatus.FLOOD and await self._floods_on(run)):
             return
         await self._restart(run)
 
@@ -172,7 +168,7 @@ class Shell:
         return await self._until(run, run.is_ready, SETTLE_S)
 
     async def _floods_on(self, run: _Run) -> bool:
-        """Whether it was an older process that wrote without end."""
+        """Whether it was an older process that wrote without end. What was in flight has come before the reader's answer."""
         run.dropped_bytes = 0
         return await self._until(run, lambda: run.dropped_bytes > SPAM_BYTES, SPAM_S)
 

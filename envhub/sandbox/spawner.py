@@ -212,7 +212,7 @@ def _reap(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
 
 
 def _exec(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
-    """Descriptors: answer, stdin, stdout, stderr."""
+    """Descriptors: answer, stdin, stdout, stderr, and one that is closed when nobody waits any more."""
     session = _session(request["session"], spawner)
     run = judging.run if request["view"] == "judge" else visiting.run
     run(request, session, fds)

@@ -38,7 +38,7 @@ class FileError(Exception):
 
 def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
     """Run a process inside; what it started and left behind goes on, unless its time was up."""
-    reply, *standard = fds
+    reply, *standard, listener = fds
     told, tell = os.pipe()
     visitor = os.fork()
     if visitor == 0:
@@ -50,7 +50,7 @@ def run(request: Mapping[str, Any], session: Session, fds: list[int]) -> None:
     if not said.isdecimal():
         os.waitpid(visitor, 0)
         raise OSError(f"the sandbox could not be entered: {said or 'it is ending'}")
-    if ends_in_time(visitor, request["timeout_s"], reply):
+    if ends_in_time(visitor, request["timeout_s"], listener):
         answer(reply, exit_code=exit_code(visitor))
         return
     reaping.reap(session, int(said))

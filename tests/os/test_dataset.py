@@ -180,7 +180,8 @@ def test_descriptions_are_whole_sentences(tasks: Tasks) -> None:
             assert task.description[0].isupper() or task.description[0] in "'/", task.description
             assert task.description[-1] in ".?)'", task.description
             assert not re.search(
-                r"\bNone\b|\{\}| [.,?;](?!\w)|\ba [aeio]\w|\.\.(?!\.)", task.description.replace(" (.1, .2.gz, ...)", "")
+                r"\bNone\b|\{\}| [.,?;](?!\w)|\ba [aeio]\w|\.\.(?!\.)",
+                task.description.replace(" (.1, .2.gz, ...)", ""),
             ), task.description
 
 

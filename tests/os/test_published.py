@@ -20,7 +20,7 @@ FOLDER = SHARED / "data/agentbench/data/os_interaction"
 REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").split(",")
 STATE = [11, 34, 37, 38, 39, 49, 50, 51, 54]
 """The items of the standard split that ask for a change and need no packages."""
-SAMPLE = sorted({*range(0, 144, 12), *STATE})
+SAMPLE = sorted({*range(0, 144, 24), *STATE})
 JOBS = 8
 
 pytestmark = pytest.mark.timeout(300)
@@ -125,6 +125,7 @@ async def test_published_grading_can_be_fooled_where_strict_grading_cannot(envir
     assert await earned(environment, "agentbench-dev", index, *fool) == 0.0
 
 
+@pytest.mark.slow
 async def test_an_honest_agent_is_right_in_both_gradings(environment, splits):
     """What the reference prints in the agent's own shell is the right answer."""
     wrong = []

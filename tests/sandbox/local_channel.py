@@ -56,6 +56,8 @@ async def local_channel(cwd: str) -> AsyncIterator[LocalChannel]:
     finally:
         if process.returncode is None:
             process.kill()
+        while process.stdout is not None and await process.stdout.read(65536):
+            pass
         await process.wait()
 
 

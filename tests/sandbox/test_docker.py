@@ -309,7 +309,7 @@ async def test_hub_that_is_not_root_on_the_engines_machine(monkeypatch: pytest.M
         assert (await out(box, "pgrep -a sleep; pwd")).endswith("sleep 1000\n/opt")
         await box.run(":(){ :|:& };:", timeout_s=3, max_bytes=1000)
         await out(box, ":")
-        assert (await out(box, "echo ok")).endswith("ok")
+        assert "ok" in (await out(box, "echo ok")).splitlines()
         assert (await judged(box, "cat /usr/bin/x; cat /run/session/usr/bin/x")).stdout == b"hi\n"
         copy = await box.fork()
         assert await out(copy, "cat /usr/bin/x") == "hi"

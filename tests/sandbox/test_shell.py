@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -133,6 +135,7 @@ async def test_B022_a_flood_is_cut_off_and_the_state_kept(session: Session) -> N
 
 async def test_a_flood_of_an_older_process_ends_in_a_new_shell(session: Session) -> None:
     await session.run("(sleep 0.3; exec yes) & echo")
+    await asyncio.sleep(0.05)
     result = await session.run("sleep 5")
     assert result.status is STATUS.RESTARTED
     assert await session.said("echo ok") == "ok\n"
@@ -235,7 +238,8 @@ async def test_a_checkpoint_restores_into_another_shell(session: Session, tmp_pa
 
 
 async def test_a_lost_sandbox_stays_lost(session: Session) -> None:
-    session.channel.process.kill()
+    os.kill(session.channel.first(), signal.SIGKILL)
+    await asyncio.sleep(0.2)
     for _ in range(2):
         with pytest.raises(SandboxLostError):
             await session.run("echo")

@@ -57,7 +57,9 @@ class Answer:
 
     @staticmethod
     def of(message: Message) -> Answer:
-        return Answer(tuple((call.name, call.arguments) for call in message.tool_calls), (message.content or "").strip())
+        return Answer(
+            tuple((call.name, call.arguments) for call in message.tool_calls), (message.content or "").strip()
+        )
 
 
 @dataclass(frozen=True, slots=True)

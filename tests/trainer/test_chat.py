@@ -93,7 +93,9 @@ def test_another_token_that_ends_a_turn_takes_the_place_of_the_templates(name: s
     assert "ok" in following
 
 
-@pytest.mark.parametrize("content", [{}, {"content": None}, {"content": ""}, {"content": [{"type": "text", "text": ""}]}])
+@pytest.mark.parametrize(
+    "content", [{}, {"content": None}, {"content": ""}, {"content": [{"type": "text", "text": ""}]}]
+)
 @pytest.mark.parametrize("calls", [{}, {"tool_calls": None}, {"tool_calls": []}], ids=["absent", "null", "empty"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_shape_of_a_message_is_rendered_by_every_template_b007(

@@ -109,8 +109,8 @@ def login_variable(scope: Scope) -> Draft | None:
     wanted = digest(f"{new}|{options}|en".encode())
     shell = f'printf "%s|%s|%s" "${key}" "${project.upper()}_OPTS" "${project.upper()}_LANG"'
     more = (
-        "import subprocess\nguard()\n"
-        f"run = subprocess.run(['bash', '-lc', {shell!r}], env={{'HOME': '/root', 'PATH': '/usr/bin:/bin'}}, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)\n"
+        "import subprocess\n"
+        f"run = subprocess.run(['bash', '-lc', {shell!r}], env={{'HOME': '/root', 'PATH': '/usr/bin:/bin'}}, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, **outsider())\n"
         f"if digest(run.stdout) != {wanted!r}:\n    wrong('a login shell says ' + repr(run.stdout))\n"
     )
     after = tree.after()

@@ -17,17 +17,16 @@ from tree import state_check
 from words import PEOPLE, STEMS, WORDS
 
 RUN = """import subprocess
-guard()
 def run(arguments, given):
     try:
-        done = subprocess.run(['bash', '-c', 'exec "$@"', 'bash', PROGRAM, *arguments], cwd='/', input=given.encode(), capture_output=True, timeout=10, env={'PATH': '/usr/bin:/bin', 'HOME': '/root', 'LC_ALL': 'C.UTF-8'})
+        done = subprocess.run(['bash', '-c', 'exec "$@"', 'bash', PROGRAM, *arguments], cwd='/', input=given.encode(), capture_output=True, timeout=10, env={'PATH': '/usr/bin:/bin', 'HOME': '/root', 'LC_ALL': 'C.UTF-8'}, **outsider())
     except (OSError, subprocess.TimeoutExpired):
         return 'no end'
     return '\\n'.join(line.rstrip() for line in done.stdout.decode('utf-8', 'replace').strip().splitlines())
 
 
-if fact(PROGRAM, 'o').partition(' ')[0] != 'file' or not os.lstat(SESSION + PROGRAM).st_mode & 0o100:
-    wrong('no executable file at ' + PROGRAM)
+if fact(PROGRAM, 'o').partition(' ')[0] != 'file' or os.lstat(SESSION + PROGRAM).st_mode & 0o555 != 0o555:
+    wrong('no file that everybody may execute at ' + PROGRAM)
 for arguments, given, wanted in CASES:
     if digest(run(arguments, given).encode()) != wanted:
         wrong('another output for ' + repr((arguments, given)))
@@ -49,7 +48,7 @@ def _written(
     outputs = [solve(*case) for case in cases]
     if len(set(outputs)) < len(outputs) or not all(outputs):
         return None
-    path = f"{scope.pick('/root/bin', '/var/local/bin', '/opt/tools', scope.home())}/{scope.stem()}-{scope.pick('tool', 'run', 'calc', 'report')}"
+    path = f"{scope.pick('/var/local/bin', '/opt/tools', scope.home())}/{scope.stem()}-{scope.pick('tool', 'run', 'calc', 'report')}"
     tree = scope.tree
     tree.folder(path.rpartition("/")[0])
     judged = [
@@ -64,8 +63,8 @@ def _written(
         else f", with the argument{'s' * (len(arguments) > 1)} {' '.join(arguments)}" * bool(arguments)
     )
     question = scope.ask(
-        f"Write an executable program {path} (any language that is installed here, with a proper first line) that {what}. {shown} it prints {solve(*example)!r}.",
-        f"Create {path}, an executable script with a #! line, in a language that is available, that {what}. {shown} the output is {solve(*example)!r}.",
+        f"Write a program {path}, executable for everybody (in any language that is installed here, with a proper first line), that {what}. {shown} it prints {solve(*example)!r}.",
+        f"Create {path}, a script with mode 755 and a #! line, in a language that is available, that {what}. {shown} the output is {solve(*example)!r}.",
     )
     check = state_check(tree, tree, (), more=f"PROGRAM = {path!r}\nCASES = {judged!r}\n{RUN}")
     start = f"cat > {path} <<'END_OF_PROGRAM'\n"

@@ -113,10 +113,9 @@ class Repo:
 
 
 GIT_LOOK = """import subprocess
-guard()
 def git(*words):
     run = subprocess.run(['git', '-c', 'core.fsmonitor=false', '-c', 'log.showSignature=false', *words], cwd='/', stdin=subprocess.DEVNULL, capture_output=True, timeout=20, env={
-        'PATH': '/usr/bin:/bin', 'HOME': '/nonexistent', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_NO_REPLACE_OBJECTS': '1', 'GIT_PAGER': 'cat', 'GIT_DIR': SESSION + REPO + '/.git'})
+        'PATH': '/usr/bin:/bin', 'HOME': '/nonexistent', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_NO_REPLACE_OBJECTS': '1', 'GIT_PAGER': 'cat', 'GIT_DIR': SESSION + REPO + '/.git'}, **outsider())
     return run.stdout.decode('utf-8', 'replace').strip() if run.returncode == 0 else 'failed'
 """
 

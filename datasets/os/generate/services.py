@@ -89,7 +89,7 @@ def repair_service(scope: Scope) -> Draft | None:
     loose = {f"/run/{project}/{service}.pid": "cm", f"{log_dir}/{service}.log": "m", log_dir: "m"}
     alive = digest(f"{project}-{service} infinity".encode())
     more = (
-        f"import subprocess, sys\nguard()\nrun = subprocess.run(['bash', {program!r}, 'check'], stdin=subprocess.DEVNULL, capture_output=True, timeout=10)\n"
+        f"import subprocess, sys\nrun = subprocess.run(['bash', {program!r}, 'check'], stdin=subprocess.DEVNULL, capture_output=True, timeout=10)\n"
         f"if run.stdout.decode('utf-8', 'replace') != '{service}: ready\\n':\n    wrong('the check says ' + repr(run.stderr))\n"
         f"if digest(sys.argv[-1].strip().encode()) != {alive!r}:\n    wrong('no live process: ' + repr(sys.argv[-1]))\n"
     )

@@ -241,7 +241,7 @@ for (( round = 0; round < 400; round++ )); do
       [[ $spared == *" $pid "* ]] && continue
       stat "$pid" || continue
       [[ $state == [ZX] ]] && continue
-      (( born >= since )) && found=1 && kill -"$signal" "$pid" 2>/dev/null
+      (( born > since || (born == since && pid >= runner) )) && found=1 && kill -"$signal" "$pid" 2>/dev/null
     done
   done
   (( found )) || exit 0

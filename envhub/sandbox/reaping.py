@@ -76,7 +76,11 @@ def reap(session: Session, runner: int | None) -> None:
     until = time.monotonic() + _REAP_S
     while True:
         with stopped(session) as alive:
-            doomed = [one.pid for one in alive.values() if one.started >= started and one.pid not in spared]
+            doomed = [
+                one.pid
+                for one in alive.values()
+                if (one.started, one.pid) >= (started, runner or 0) and one.pid not in spared
+            ]
             _kill(doomed, signal.SIGKILL)
         if not doomed:
             return

@@ -100,7 +100,9 @@ async def verify(seed: int, splits: Sequence[str], *, most: int | None, only: st
             except Exception as error:  # boundary: a broken set-up or check is a finding, and the others go on
                 found = [f"{problem.id} {each.template.name}: {type(error).__name__}: {error}"]
             n_wrong += len(found)
-            done["plays"] += 1
+            done["tasks"] += 1
+            if done["tasks"] % 100 == 0:
+                sys.stderr.write(f"{done['tasks']} tasks played, {n_wrong} problems\n")
             for line in found:
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
@@ -112,7 +114,7 @@ async def verify(seed: int, splits: Sequence[str], *, most: int | None, only: st
                 group.create_task(work())
     finally:
         await driver.close()
-    sys.stdout.write(f"{done['plays']} tasks, {n_wrong} problems, {time.monotonic() - started:.1f} s\n")
+    sys.stdout.write(f"{done['tasks']} tasks, {n_wrong} problems, {time.monotonic() - started:.1f} s\n")
     return n_wrong
 
 

@@ -57,5 +57,5 @@ SIZES: Mapping[str, Knobs] = {
     "tiny": Knobs(200, {"train": 40, "dev": 20, "test": 40}),
     "small": Knobs(1_000, {"train": 200, "dev": 100, "test": 200}),
     "medium": Knobs(20_000, {"train": 4_000, "dev": 500, "test": 500}),
-    "large": Knobs(300_000, {"train": 10_500, "dev": 1_000, "test": 500}),
+    "large": Knobs(300_000, {"train": 4_000, "dev": 500, "test": 500}),
 }

@@ -79,12 +79,18 @@ def _holds(goal: Goal, shop: Shop) -> bool:
     target = shop.catalogue.product(goal.asin)
     if oracle.best_score(target, goal, target, mode="consistent") != 1.0:
         return False
-    return n_perfect(goal, shop) <= MOST_PERFECT
+    return len(list(islice(_perfect(goal, shop), MOST_PERFECT + 1))) <= MOST_PERFECT
 
 
 def n_perfect(goal: Goal, shop: Shop) -> int:
     """How many of the products that are found for a goal give 1 with the right options."""
+    return len(list(_perfect(goal, shop)))
+
+
+def _perfect(goal: Goal, shop: Shop) -> Iterator[Product]:
     target = shop.catalogue.product(goal.asin)
     rows = shop.catalogue.search(oracle.query(target, goal).lower().split(" "))
-    bought = (shop.catalogue.product(head.asin) for head in shop.catalogue.heads(rows))
-    return sum(oracle.best_score(each, goal, target, mode=shop.reward_mode) == 1.0 for each in bought)
+    for head in shop.catalogue.heads(rows):
+        bought = shop.catalogue.product(head.asin)
+        if oracle.best_score(bought, goal, target, mode=shop.reward_mode) == 1.0:
+            yield bought

@@ -15,7 +15,7 @@ from envhub.client.hub import HubSession
 from envhub.core.clock import Clock
 from envhub.core.errors import EnvhubError
 from envhub.core.types import Message, StepResult, StopReason
-from trainer_adapter.chat import ChatFormat, TemplateRewritesError
+from trainer_adapter.chat import ChatFormat, TemplateError, TemplateRewritesError
 from trainer_adapter.engines import EnginePool, Step
 from trainer_adapter.queue import Ticket
 from trainer_adapter.tokens import (
@@ -103,6 +103,8 @@ class Rollout:
             return self._failed(ticket, progress, "engine_failed", str(error))
         except TemplateRewritesError as error:
             return self._failed(ticket, progress, "template_rewrites", str(error))
+        except TemplateError as error:
+            return self._failed(ticket, progress, "template_failed", str(error))
         except Exception as error:  # boundary: one trajectory must never end its group or the run
             log.exception("trajectory %s/%d failed", ticket.group, ticket.member)
             return self._failed(ticket, progress, type(error).__name__, str(error))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from envhub.client.hub import Hub
 from envhub.core.errors import EpisodeFailedError
@@ -184,10 +185,10 @@ class BrokenEngine:
 
 
 def rollout(
-    chat: ChatFormat, *engines: ScriptedEngine | BrokenEngine, clock: FakeClock | None = None, **settings: object
+    chat: ChatFormat, *engines: ScriptedEngine | BrokenEngine, clock: FakeClock | None = None, **settings: Any
 ) -> Rollout:
     pool = EnginePool(EnginePlan(len(engines)), engines, Draw(EnginePlan(len(engines)), seed=0))
-    return Rollout(pool, chat, RolloutSettings(**settings), clock=clock or FakeClock())  # type: ignore[arg-type]
+    return Rollout(pool, chat, RolloutSettings(**settings), clock=clock or FakeClock())
 
 
 def ticket(index: int = 0, attempt: int = 0) -> Ticket:

@@ -169,15 +169,43 @@ def test_a_template_that_adds_an_empty_think_block_is_seen_b008() -> None:
     assert [chat.rewrites(messages[:n], TOOLS) for n in (4, 6)] == [True, True]
 
 
-@pytest.mark.parametrize("bad", ['<tool_call>{"name": "look"', "<tool_call>[1]</tool_call>", "<tool_call></tool_call>"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '<tool_call>{"name": "look"',
+        "<tool_call>[1]</tool_call>",
+        "<tool_call></tool_call>",
+        '<tool_call>{"name": "look", "arguments": "box"}</tool_call>',
+        '<tool_call>{"name": "look", "arguments": null}</tool_call>',
+        '<tool_call>{"name": "look", "arguments": {"at": NaN, "a": 1}}</tool_call>',
+    ],
+)
 def test_a_call_that_cannot_be_read_neither_breaks_a_template_nor_counts_as_rewritten(bad: str) -> None:
     for template in (MAPPING, STRING, FORGETFUL):
         tokenizer = JinjaTokenizer(template)
         chat = chat_format("hermes", tokenizer, source=Source.TEMPLATE)
         ids, messages = play(chat, tokenizer, [bad, SAID["hermes"]], "<|im_end|>")
-        assert messages[2].tool_calls[0].problem
+        assert len(messages[2].tool_calls) == 1
         assert not chat.rewrites(messages[:4], TOOLS) and not chat.rewrites(messages, TOOLS)
         assert bad in tokenizer.decode(ids)
+
+
+def test_a_template_that_refuses_replies_is_not_used() -> None:
+    refuses = MAPPING.replace(
+        "{% for message in messages %}",
+        "{% for message in messages %}{% if message.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}",
+    )
+    with pytest.raises(TemplateError, match="hermes"):
+        chat_format("hermes", JinjaTokenizer(refuses), source=Source.TEMPLATE)
+
+
+@pytest.mark.parametrize("name", ["glm4", "glm45"])
+def test_a_turn_of_glm_may_end_with_the_token_that_begins_the_next(name: str) -> None:
+    tokenizer = ByteTokenizer()
+    chat = chat_format(name, tokenizer)
+    ids, messages = play(chat, tokenizer, ["\nHello.", "\nAgain."], "<|user|>")
+    assert tokenizer.decode(ids) == tokenizer.decode(chat.prompt(messages, TOOLS))
+    assert tokenizer.decode(ids).count("<|user|>") == 3
 
 
 def test_a_turn_that_the_template_refuses_to_show_keeps_its_tokens() -> None:

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ async def play(rollout: Rollout, hub: Hub, index: int = 0, attempt: int = 0, **o
     return await rollout.play(ticket(index, attempt), hub.session("notes", "test", index, options=options))
 
 
-async def play_one(say: Say, *, environment: NoteEnvironment | None = None, **settings: object) -> Trajectory:
+async def play_one(say: Say, *, environment: NoteEnvironment | None = None, **settings: Any) -> Trajectory:
     engine = ScriptedEngine(ByteTokenizer(), say)
     async with playing(environment or NoteEnvironment()) as (hub, _):
         trajectory = await play(rollout(CHAT, engine, **settings), hub)

@@ -63,7 +63,7 @@ class Calls:
 
     def refuse(self, body: str, error: CallError) -> None:
         """A call that was meant and cannot be read."""
-        arguments = "" if _is_object(body) else clean(body)
+        arguments = "" if is_object(body) else clean(body)
         self.found.append(ToolCall(self._next_id, clean(error.name), arguments, error.problem))
 
     def message(self, content: str) -> Message:
@@ -95,22 +95,19 @@ def after_reasoning(text: str) -> tuple[str, str]:
     return (reasoning + end, rest) if end else ("", text)
 
 
+def is_object(text: str) -> bool:
+    """Whether it is the JSON of an object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def arguments_of(call: ToolCall) -> dict[str, JSON]:
     """A call's arguments as a mapping, for rendering; a call without readable ones shows what was written."""
-    try:
-        value = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"unreadable": call.arguments}
+    return json.loads(call.arguments) if is_object(call.arguments) else {"unreadable": call.arguments}
 
 
 def tool_json(spec: ToolSpec) -> str:
     """One line."""
     return json.dumps(wire.tool_to_json(spec), ensure_ascii=False)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

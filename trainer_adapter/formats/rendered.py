@@ -13,7 +13,7 @@ from typing import Any
 from envhub import wire
 from envhub.core.types import JSON, Message, ToolCall, ToolSpec
 from trainer_adapter.chat import TemplateError
-from trainer_adapter.formats.family import Family, Renderer, Tokenizer, arguments_of
+from trainer_adapter.formats.family import Family, Renderer, Tokenizer, arguments_of, is_object
 from trainer_adapter.tokens import Completion
 
 _PLACEHOLDER = "@@turn@@"
@@ -21,6 +21,7 @@ _PROBE_TOOL = ToolSpec(
     "probe", "Probe.", {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 )
 _PROBE_CALL = ToolCall("call_0", "probe", json.dumps({"key": "value"}))
+_PROBE_REPLY = "@@reply@@"
 _MAX_CACHED = 1024
 
 
@@ -101,17 +102,17 @@ class RenderedFormat:
 
 
 def _same(said: Message, shown: Message) -> bool:
-    """Whether a turn is shown as it was said, apart from white space and the spelling of its JSON. A call that could not be read
-    has no spelling that a template could repeat: it is not compared."""
+    """Whether a turn is shown as it was said, apart from white space and the spelling of its JSON. Calls whose arguments are no
+    JSON object have no form that a template could repeat: they are not compared."""
     if (said.content or "").split() != (shown.content or "").split():
         return False
-    if any(call.problem for call in said.tool_calls):
+    if any(call.problem or not is_object(call.arguments) for call in said.tool_calls):
         return True
-    return [_meaning(call) for call in said.tool_calls] == [_meaning(call) for call in shown.tool_calls]
+    return list(map(_meaning, said.tool_calls)) == list(map(_meaning, shown.tool_calls))
 
 
 def _meaning(call: ToolCall) -> tuple[str, str, str | None]:
-    return call.name, call.arguments, call.problem
+    return call.name, json.dumps(arguments_of(call), sort_keys=True), call.problem
 
 
 class TemplateRenderer:
@@ -123,18 +124,18 @@ class TemplateRenderer:
         self._as_mapping = True
 
     def shows_calls_of(self, family: Family) -> bool:
-        """Whether it shows tools, and calls as this family reads them; settles the shape of arguments."""
+        """Whether it shows tools, calls as this family reads them, and replies; settles the shape of arguments."""
         asked = (Message.user("-"),)
+        replied = (*asked, Message.assistant(_PLACEHOLDER), Message.tool(_PROBE_CALL.id, _PROBE_REPLY))
         for self._as_mapping in (True, False):
             try:
                 before = self.render(asked, (_PROBE_TOOL,), generate=True)
                 text = self.render((*asked, Message.assistant(None, _PROBE_CALL)), (_PROBE_TOOL,), generate=False)
+                after = self.render(replied, (_PROBE_TOOL,), generate=True).partition(_PLACEHOLDER)[2]
             except TemplateError:
                 continue
-            if _PROBE_TOOL.name in before and any(
-                call.name == _PROBE_CALL.name and call.arguments == _PROBE_CALL.arguments
-                for call in family.read(text[_common(before, text) :], (_PROBE_TOOL,)).tool_calls
-            ):
+            calls = family.read(text[_common(before, text) :], (_PROBE_TOOL,)).tool_calls
+            if _PROBE_TOOL.name in before and _PROBE_REPLY in after and _meaning(_PROBE_CALL) in map(_meaning, calls):
                 return True
         return False
 

@@ -54,7 +54,7 @@ class Glm4Family:
         return "".join(parts) + ("<|assistant|>" if generate else "")
 
     def read(self, text: str, tools: Sequence[ToolSpec]) -> Message:
-        reasoning, rest = after_reasoning(text)
+        reasoning, rest = after_reasoning(text.removeprefix("\n"))
         calls = Calls()
         said: list[str] = []
         for part in rest.split("<|assistant|>"):
@@ -88,7 +88,7 @@ class Glm45Family:
         return "".join(parts) + ("<|assistant|>" if generate else "")
 
     def read(self, text: str, tools: Sequence[ToolSpec]) -> Message:
-        reasoning, rest = after_reasoning(text)
+        reasoning, rest = after_reasoning(text.removeprefix("\n"))
         calls = Calls()
         for block in _BLOCK.finditer(rest):
             try:

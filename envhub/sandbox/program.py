@@ -13,9 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-ARGUMENTS = ("--norc", "--noprofile", "-c", 'builtin read -rd "" && builtin eval "$REPLY"', "bash")
-"""What follows the path of bash. The program itself is the first record, so that a process list stays readable."""
-
 _READER = r"""
 while builtin :; do
   __envhub_r=;
@@ -164,11 +161,19 @@ without a runner also by SIGKILL, as the first process kills whatever is left wh
 at 10 ms, so that ancestors may be as young as their child. Run as ``bash -c REAPER reaper [PID]`` inside the sandbox."""
 
 MAX_MARKER_BYTES = 8192
+TOKEN_CHARS = 32
+
+
+def arguments() -> tuple[str, ...]:
+    """What follows the path of bash. The program itself is the first record, so that a process list stays readable; as its length
+    is known, bash does not read it one byte at a time."""
+    n_chars = len(first_record("t" * TOKEN_CHARS))
+    return ("--norc", "--noprofile", "-c", f'builtin read -rN {n_chars} && builtin eval "$REPLY"', "bash")
 
 
 def first_record(token: str) -> bytes:
     """The program, for the session that marks its own with ``token`` (32 characters)."""
-    return f"__envhub_t={token} __envhub_l='{_quoted(_one_line(_READER))}'; {_one_line(_FIRST)}".encode() + b"\0"
+    return f"__envhub_t={token} __envhub_l='{_quoted(_one_line(_READER))}'; {_one_line(_FIRST)}".encode()
 
 
 def command(nonce: str, script: bytes) -> bytes:

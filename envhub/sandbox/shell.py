@@ -57,7 +57,7 @@ class Shell:
     @staticmethod
     def program(bash: str = "/bin/bash") -> tuple[str, ...]:
         """The argv of the first process of a sandbox, stdin and stdout being the channel's pipes."""
-        return (bash, *program.ARGUMENTS)
+        return (bash, *program.arguments())
 
     async def start(self, restore: bytes | None = None) -> None:
         """Bring the program up, in the state that ``checkpoint`` of another shell gave. Raises SandboxLostError."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from tests.require import SHARED, lacking
 
 _REPOSITORY = Path(__file__).parents[2]
-_SHARED = Path(os.environ.get("ENVHUB_SHARED", _REPOSITORY.parent / "shared"))
 
 
 def real_python() -> str:
     """An interpreter that has alfworld and textworld; skips, or fails when it is required, where there is none."""
     found = find_python()
     if found is None:
-        missing(
+        lacking(
             "alfworld", "ENVHUB_TEST_ALFWORLD_PYTHON names no interpreter that has the packages alfworld and textworld"
         )
     return found
@@ -31,17 +29,11 @@ def find_python() -> str | None:
 def shared() -> Path:
     """The folder of shared test data; skips, or fails when it is required, where there is none."""
     if find_data() is None:
-        missing("shared", f"no official ALFWorld data in {_SHARED}")
-    return _SHARED
+        lacking("shared", f"no official ALFWorld data in {SHARED}")
+    return SHARED
 
 
 def find_data() -> Path | None:
     """The folder of official games, if there is one."""
-    folder = _SHARED / "data" / "alfworld"
+    folder = SHARED / "data" / "alfworld"
     return folder if folder.is_dir() else None
-
-
-def missing(what: str, reason: str) -> NoReturn:
-    if what in os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split():
-        pytest.fail(f"{what} is required: {reason}")
-    pytest.skip(reason)

@@ -25,6 +25,7 @@ from envhub.envs.alfworld.play import Play
 from envhub.envs.alfworld.unpack import unpack
 from envhub.envs.alfworld.world import build
 from tests.alfworld import real
+from tests.require import lacking
 
 TWO_SOAPBARS = (
     "json_2.1.1/valid_unseen/pick_two_obj_and_place-SoapBar-None-Cabinet-424/trial_T20190909_081746_857594/game.tw-pddl"
@@ -34,7 +35,7 @@ TWO_SOAPBARS = (
 def shared(path: str) -> Path:
     found = real.shared() / "data" / path
     if not found.exists():
-        real.missing("shared", f"no data/{path} in {real.shared()}")
+        lacking("shared", f"no data/{path} in {real.shared()}")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ from result_rows import ONE, failed, graded
 
 from envhub.bench.plan import Plan, Target
 from envhub.bench.report import render
+from tests.require import lacking
 
 pytestmark = pytest.mark.browser
 
@@ -34,9 +34,7 @@ QUIET = [
 def chromium() -> str:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
-        if "browser" in os.environ.get("ENVHUB_REQUIRE", "").split(","):
-            pytest.fail("ENVHUB_REQUIRE lists browser, but no Chromium is installed")
-        pytest.skip("no Chromium is installed")
+        lacking("browser", "no Chromium is installed")
     return found
 
 

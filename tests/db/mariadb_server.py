@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 
 import pymysql
-import pytest
+
+from tests.require import lacking
 
 START_S = 30.0
 COMMON_OPTIONS = (
@@ -143,10 +144,7 @@ def need_mariadb() -> None:
     """Skip, or fail where the environment says that this machine must have one."""
     if is_installed():
         return
-    reason = "needs MariaDB: set ENVHUB_MYSQL_URL or install mariadb-server"
-    if "mysql" in os.environ.get("ENVHUB_REQUIRE", ""):
-        pytest.fail(reason)
-    pytest.skip(reason)
+    lacking("mysql", "needs MariaDB: set ENVHUB_MYSQL_URL or install mariadb-server")
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -15,20 +14,11 @@ from envhub.envs.db import judge
 from envhub.envs.db.database import Column, DatabaseDriver, QueryLimits, QueryResult, Table
 from envhub.envs.db.official import decode_item, lint, lint_on, literals, load_official
 from envhub.envs.db.tasks import DBTask, Rows, State, TaskSet
-
-SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
-FOLDER = SHARED / "data/agentbench/data/dbbench"
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").split(",")
+from tests.require import published
 
 
 def official(name: str) -> TaskSet:
-    path = FOLDER / f"{name}.jsonl"
-    if not path.is_file():
-        reason = f"the published data file {path.name} is not here; set ENVHUB_SHARED to the folder that holds it"
-        if "shared" in REQUIRED:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return load_official(path)
+    return load_official(published(f"data/agentbench/data/dbbench/{name}.jsonl"))
 
 
 @pytest.fixture(params=["standard", "dev"])

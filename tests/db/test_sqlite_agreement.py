@@ -16,11 +16,11 @@ import pytest
 from envhub.core.errors import TaskUnusableError
 from envhub.envs.db.database import Column, Table
 from envhub.envs.db.sqlite.driver import SqliteDriver
+from tests import require
 from tests.db.reference import Server, canonical_dump, outcome
 from tests.db.statements import MARIADB_DIFFERS, TABLES, cases, is_write
 
 RECORDED = Path(__file__).with_name("statements.json")
-SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 
 
 @pytest.fixture
@@ -82,12 +82,7 @@ async def test_engines_agree_on_every_statement(driver: SqliteDriver, server: Se
 
 
 def published(name: str) -> list[dict[str, Any]]:
-    path = SHARED / f"data/agentbench/data/dbbench/{name}.jsonl"
-    if not path.is_file():
-        reason = f"{path.name} is not here; set ENVHUB_SHARED to the folder that holds the published data"
-        if "shared" in os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split():
-            pytest.fail(reason)
-        pytest.skip(reason)
+    path = require.published(f"data/agentbench/data/dbbench/{name}.jsonl")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -17,20 +16,15 @@ from envhub.envs.kg.ontology import Ontology
 from envhub.envs.kg.tasks import TaskSet
 from envhub.envs.kg.workspace import Call, Workspace, trace
 from tests.kg import test_tasks
+from tests.require import SHARED, published
 
-SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FOLDER = SHARED / "data/agentbench"
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").split(",")
 SIZES = {"agentbench-std": 150, "agentbench-dev": 20, "agentbench-train": 1214}
 
 
 @pytest.fixture(scope="module")
 def ontology() -> Ontology:
-    if not (FOLDER / official.SCHEMA).is_dir():
-        reason = "the published data is not here; set ENVHUB_SHARED to the folder that holds data/agentbench"
-        if "shared" in REQUIRED:
-            pytest.fail(reason)
-        pytest.skip(reason)
+    published("data/agentbench")
     return official.load_schema(FOLDER / official.SCHEMA)
 
 

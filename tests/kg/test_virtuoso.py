@@ -5,7 +5,6 @@ Runs where ``virtuoso-t`` and ``isql-vt`` are on the path (Debian: virtuoso-open
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import socket
@@ -25,6 +24,7 @@ from envhub.envs.kg.reference import Evaluator, Graph
 from envhub.envs.kg.sparql import Compiler
 from envhub.envs.kg.terms import Term, Triple, value_of
 from tests.kg import films, worlds
+from tests.require import lacking
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("virtuoso")]
 
@@ -56,10 +56,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     """Puts triples into a graph of that name and gives a store over it."""
     server, isql = shutil.which("virtuoso-t"), shutil.which("isql-vt")
     if not server or not isql:
-        reason = "virtuoso-t and isql-vt are not on the path (Debian: virtuoso-opensource-7-bin)"
-        if "virtuoso" in os.environ.get("ENVHUB_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking("virtuoso", "virtuoso-t and isql-vt are not on the path (Debian: virtuoso-opensource-7-bin)")
     folder = tmp_path_factory.mktemp("virtuoso")
     sql_port, http_port = _free_port(), _free_port()
     (folder / "v.ini").write_text(SETTINGS.format(folder=folder, sql_port=sql_port, http_port=http_port))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from envhub.core.sandbox import Sandbox, SandboxDriver, SandboxSpec
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import Machine, probe
+from tests.require import lacking
 
 
 class Started:
@@ -34,9 +34,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     try:
         return probe(tmp_path_factory.mktemp("probe"))
     except SandboxUnavailableError as error:
-        if "bubblewrap" in os.environ.get("ENVHUB_REQUIRE", "").split(","):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        lacking("bubblewrap", str(error))
 
 
 @pytest.fixture

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from envhub.envs.os import lint, official_checks
 from envhub.envs.os.official import decode_item, load_official
 from envhub.envs.os.tasks import Answer, Check, Script
+from tests.require import SHARED, published
 
-SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FOLDER = SHARED / "data/agentbench/data/os_interaction"
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").split(",")
 
 
 @pytest.fixture(scope="module")
 def loaded():
-    if not FOLDER.is_dir():
-        reason = "the published data is not here; set ENVHUB_SHARED to the folder that holds data/agentbench"
-        (pytest.fail if "shared" in REQUIRED else pytest.skip)(reason)
-    return load_official(FOLDER)
+    return load_official(published("data/agentbench/data/os_interaction"))
 
 
 def test_every_published_item_is_a_task(loaded):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +12,9 @@ from envhub.core.types import Message, TaskRef, ToolCall
 from envhub.envs.os import prompts
 from envhub.envs.os.env import OPTIONS, OSEnvironment
 from envhub.envs.os.official import load_official
+from tests.require import SHARED, published
 
-SHARED = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FOLDER = SHARED / "data/agentbench/data/os_interaction"
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").split(",")
 STATE = [11, 34, 37, 38, 39, 49, 50, 51, 54]
 """The items of the standard split that ask for a change and need no packages."""
 SAMPLE = sorted({*range(0, 144, 24), *STATE})
@@ -28,10 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def splits():
-    if not FOLDER.is_dir():
-        reason = "the published data is not here; set ENVHUB_SHARED to the folder that holds data/agentbench"
-        (pytest.fail if "shared" in REQUIRED else pytest.skip)(reason)
-    return load_official(FOLDER)
+    return load_official(published("data/agentbench/data/os_interaction"))
 
 
 @pytest.fixture

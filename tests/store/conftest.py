@@ -17,6 +17,7 @@ from sqlalchemy import URL, make_url
 from envhub.core.types import StopReason
 from envhub.store.episodes import EpisodeStore
 from envhub.wire import EpisodeRecord, dumps
+from tests.require import lacking
 
 MakeRecord = Callable[..., EpisodeRecord]
 
@@ -108,9 +109,7 @@ def mysql_server() -> URL:
     """A server on which databases may be made; ENVHUB_MYSQL_URL names it."""
     url = os.environ.get("ENVHUB_MYSQL_URL")
     if url is None:
-        if "mysql" in os.environ.get("ENVHUB_REQUIRE", ""):
-            pytest.fail("ENVHUB_REQUIRE lists mysql, but ENVHUB_MYSQL_URL is not set")
-        pytest.skip("ENVHUB_MYSQL_URL is not set")
+        lacking("mysql", "ENVHUB_MYSQL_URL is not set")
     return make_url(url)
 
 

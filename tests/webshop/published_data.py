@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-import pytest
 
 from envhub.core.types import JSON
 from envhub.envs.webshop.catalogue import Goal, Product
 from envhub.envs.webshop.goals import Listing, human_goals, synthetic_goals
 from envhub.envs.webshop.official import find_official, read_listings
+from tests.require import SHARED, published
 from tests.webshop.small_shop import MemoryCatalogue
 
-FOLDER = Path(os.environ.get("ENVHUB_SHARED") or Path(__file__).resolve().parents[3] / "shared") / "data/webshop"
+FOLDER = SHARED / "data/webshop"
 
 
 def read(name: str) -> JSON:
-    path = FOLDER / name
-    if not path.exists():
-        reason = "the published WebShop data is not here; set ENVHUB_SHARED to the folder that holds data/webshop"
-        if "shared" in os.environ.get("ENVHUB_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with gzip.open(path, "rt", encoding="utf-8") as source:
+    with gzip.open(published(f"data/webshop/{name}"), "rt", encoding="utf-8") as source:
         return json.load(source)
 
 

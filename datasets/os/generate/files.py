@@ -81,9 +81,7 @@ def name_of_extreme_file(scope: Scope) -> Draft | None:
     extension = scope.pick(*EXTENSIONS)
     root = _grown(scope, extension, n=scope.between(30, 50))
     what = scope.pick("largest", "smallest", "newest", "oldest")
-    files = [
-        (path, node) for path, node in scope.tree.files(root) if has_extension(path, extension) and "\n" not in path
-    ]
+    files = [(path, node) for path, node in scope.tree.files(root) if has_extension(path, extension)]
     if len(files) < 6:
         return None
 
@@ -91,9 +89,7 @@ def name_of_extreme_file(scope: Scope) -> Draft | None:
         return found[1].n_bytes if what in ("largest", "smallest") else found[1].mtime
 
     order = sorted(files, key=key, reverse=what in ("largest", "newest"))
-    everything = sorted(scope.tree.files(root), key=key, reverse=what in ("largest", "newest"))
-    newline = [path for path, _ in everything if "\n" in path and has_extension(path, extension)]
-    if key(order[0]) == key(order[1]) or (newline and everything[0][0] in newline):
+    if key(order[0]) == key(order[1]) or "\n" in order[0][0] + order[1][0] + order[-1][0]:
         return None
     reason = {"largest": "by size in bytes", "smallest": "by size in bytes"}.get(what, "by modification time")
     question = scope.what(

@@ -67,7 +67,7 @@ def count_processes(scope: Scope) -> Draft | None:
     question = scope.how_many(
         f"running processes of programs in {folder}/bin other than {service} that were started with '--queue {queue}'"
     )
-    solution = f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -oE '{folder}/bin/[a-z]+ --shard [0-9]+ --queue [a-z]+' | grep -v '/bin/{service} ' | grep -c -- '--queue {queue}'"
+    solution = f"cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\\0' ' ' | grep -oE '{folder}/bin/[a-z]+ --shard [0-9]+ --queue [a-z]+' | grep -v '/bin/{service} ' | grep -c -- '--queue {queue}'"
     draft = integer(
         scope,
         question,

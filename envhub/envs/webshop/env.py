@@ -56,6 +56,11 @@ class WebShopEpisode(ToolEpisode):
         self._observation = observation
         self._catalogue = catalogue
 
+    @property
+    def state(self) -> State:
+        """Where the episode stands."""
+        return self._state
+
     async def reset(self) -> Observation:
         text = prompts.first_message(self._shop.observe(self._state, self._observation), **self._available())
         info = {"catalogue": self._catalogue, "n_products": self._shop.catalogue.n_products}
@@ -132,14 +137,18 @@ class WebShopEnvironment:
             default_split=found.default_split,
         )
 
+    def goal(self, task: TaskRef) -> Goal:
+        """``task`` must be one of the environment's."""
+        return self._tasks.splits[task.split][task.index]
+
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> WebShopEpisode:
         checked = WebShopOptions.of(options)
         shop = self._shops[checked.reward_mode]
-        state = shop.enter(self._goal(task))
+        state = shop.enter(self.goal(task))
         return WebShopEpisode(shop, state, observation=checked.observation, catalogue=self._tasks.name)
 
     def solution(self, task: TaskRef) -> Sequence[Message] | None:
-        plan = oracle.plan(self._shops["webshop"], self._goal(task))
+        plan = oracle.plan(self._shops["webshop"], self.goal(task))
         if plan is None or plan.reward < 1.0 or len(plan.actions) > MAX_TURNS:
             return None
         return [_message(turn, action) for turn, action in enumerate(plan.actions)]
@@ -153,9 +162,6 @@ class WebShopEnvironment:
 
     async def close(self) -> None:
         self._tasks.close()
-
-    def _goal(self, task: TaskRef) -> Goal:
-        return self._tasks.splits[task.split][task.index]
 
 
 def _message(turn: int, action: oracle.Action) -> Message:

@@ -14,14 +14,14 @@ from envhub.core.types import JSON
 from envhub.envs.webshop.catalogue import Goal, Product
 from envhub.envs.webshop.goals import Listing, human_goals, synthetic_goals
 from envhub.envs.webshop.official import find_official, read_listings
-from tests.require import SHARED, published
+from tests import require
 from tests.webshop.small_shop import MemoryCatalogue
 
-FOLDER = SHARED / "data/webshop"
+FOLDER = require.SHARED / "data/webshop"
 
 
 def read(name: str) -> JSON:
-    with gzip.open(published(f"data/webshop/{name}"), "rt", encoding="utf-8") as source:
+    with gzip.open(require.published(f"data/webshop/{name}"), "rt", encoding="utf-8") as source:
         return json.load(source)
 
 

@@ -44,9 +44,10 @@ async def playing(environment: NoteEnvironment) -> AsyncIterator[tuple[Hub, Coun
     async with local_hub({"notes": environment}) as embedded:
         hub, transport = connected(embedded)
         yield hub, transport
-        async with asyncio.timeout(5):
-            while embedded.worker.table.n_slots_taken or environment.n_live:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        deadline = asyncio.get_running_loop().time() + 5
+        while (live := (embedded.worker.table.n_slots_taken, environment.n_live)) != (0, 0):
+            assert asyncio.get_running_loop().time() < deadline, f"(slots taken, episodes open): {live}"
+            await asyncio.sleep(0.005)
         assert all(not each.sessions and not each.reserved for each in embedded.controller.workers.all())
 
 

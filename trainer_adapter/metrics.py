@@ -1,0 +1,134 @@
+"""Numbers to log of a drained batch, of the queue and of an evaluation; pure.
+
+Invariant: a mean over nothing is left out, never 0 or NaN.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import comb
+from statistics import fmean
+
+from trainer_adapter.groups import is_flat
+from trainer_adapter.queue import Account, Batch
+from trainer_adapter.tokens import Trajectory
+
+SOLVED = 1.0 - 1e-9
+"""An episode whose return is at least this is a success."""
+
+
+def batch_metrics(batch: Batch) -> dict[str, float]:
+    """By ``name`` or ``name/environment``: rewards, success, lengths, staleness, engines, and where the time went."""
+    trajectories = [each for group in batch.groups for each in group.trajectories]
+    found: dict[str, float] = {
+        "batch/groups": len(batch.groups),
+        "batch/trajectories": len(trajectories),
+        "batch/flat_groups": fmean(
+            is_flat([each.reward for each in group.trajectories if each.reward is not None]) for group in batch.groups
+        ),
+    }
+    by_task: dict[str, list[Trajectory]] = {}
+    for each in trajectories:
+        by_task.setdefault(each.task.environment, []).append(each)
+    for task, played in sorted(by_task.items()):
+        found |= {f"{name}/{task}": value for name, value in _task_metrics(played).items()}
+    for lag, n in sorted(Counter(batch.staleness).items()):
+        found[f"staleness/{lag}"] = n
+    found["staleness/max"] = max(batch.staleness)
+    found["staleness/mean"] = fmean(batch.staleness)
+    return found | _engine_mix(trajectories) | _seconds(trajectories)
+
+
+def account_metrics(account: Account, *, n_ready: int, n_open: int) -> dict[str, float]:
+    found: dict[str, float] = {
+        "queue/ready_groups": n_ready,
+        "queue/open_groups": n_open,
+        "queue/admitted": account.admitted,
+        "queue/trained": account.trained,
+        "queue/retries": account.retries,
+    }
+    return found | {f"queue/dropped_{reason}": n for reason, n in account.dropped.items()}
+
+
+def pass_at_k(n: int, n_solved: int, k: int) -> float:
+    """Chance that one of ``k`` of the ``n`` samples solves the task, without bias (arXiv 2107.03374, equation 1)."""
+    return 1.0 - comb(n - n_solved, k) / comb(n, k)
+
+
+def evaluation_metrics(played: Mapping[str, Sequence[Sequence[Trajectory]]]) -> dict[str, float]:
+    """``played``: by environment, for every task its samples. Failures are counted, never taken for a reward."""
+    found: dict[str, float] = {}
+    for environment, tasks in sorted(played.items()):
+        rewarded = [[each for each in samples if each.environment_return is not None] for samples in tasks]
+        kept = [samples for samples in rewarded if samples]
+        n_failed = sum(len(samples) for samples in tasks) - sum(map(len, kept))
+        found[f"failures/{environment}"] = n_failed
+        if not kept:
+            continue
+        found[f"reward/{environment}"] = fmean(each.environment_return or 0.0 for samples in kept for each in samples)
+        for k in _powers(min(map(len, kept))):
+            found[f"pass{k}/{environment}"] = fmean(pass_at_k(len(each), _n_solved(each), k) for each in kept)
+    return found
+
+
+def progress_line(step: int, n_steps: int, values: Mapping[str, float], *, seconds: float) -> str:
+    """One line for the terminal."""
+    rewards = " ".join(
+        f"{name.removeprefix('reward/')} {value:.3f}"
+        for name, value in sorted(values.items())
+        if name.startswith("reward/")
+    )
+    lags = " ".join(
+        f"{name.removeprefix('staleness/')}:{value:g}"
+        for name, value in values.items()
+        if name.startswith("staleness/") and name.removeprefix("staleness/").isdigit()
+    )
+    return (
+        f"step {step}/{n_steps} | {values['batch/groups']:g} groups, {values['batch/trajectories']:g} trajectories | "
+        f"reward {rewards} | staleness {lags} | {values.get('queue/ready_groups', 0):g} ready, "
+        f"{values.get('queue/open_groups', 0):g} open | {seconds:.1f} s"
+    )
+
+
+def _task_metrics(played: Sequence[Trajectory]) -> dict[str, float]:
+    found = {
+        "reward": fmean(each.reward or 0.0 for each in played),
+        "return": fmean(each.environment_return or 0.0 for each in played),
+        "success": _n_solved(played) / len(played),
+        "turns": fmean(each.n_turns for each in played),
+        "action_tokens": fmean(each.n_actions for each in played),
+        "tokens": fmean(sum(map(len, each.sequences)) for each in played),
+        "split": fmean(len(each.sequences) > 1 for each in played),
+    }
+    stops = Counter(each.stop_reason.value for each in played if each.stop_reason is not None)
+    return found | {f"stop_{reason}": n / len(played) for reason, n in sorted(stops.items())}
+
+
+def _engine_mix(played: Iterable[Trajectory]) -> dict[str, float]:
+    """Share of the trained tokens by engine."""
+    tokens: Counter[int] = Counter()
+    for each in played:
+        for sequence in each.sequences:
+            tokens.update(engine for engine, mask in zip(sequence.engines, sequence.mask, strict=True) if mask)
+    total = tokens.total()
+    return {f"engines/{engine}": n / total for engine, n in sorted(tokens.items())}
+
+
+def _seconds(played: Sequence[Trajectory]) -> dict[str, float]:
+    return {
+        "latency/start_s": fmean(each.timing.start_s for each in played),
+        "latency/generate_s": fmean(each.timing.generate_s for each in played),
+        "latency/environment_s": fmean(each.timing.environment_s for each in played),
+        "latency/environment_max_s": max(each.timing.environment_s for each in played),
+    }
+
+
+def _n_solved(played: Iterable[Trajectory]) -> int:
+    return sum(each.environment_return is not None and each.environment_return >= SOLVED for each in played)
+
+
+def _powers(n: int) -> list[int]:
+    """1, 2, 4, ... and ``n`` itself."""
+    found = [1 << power for power in range(n.bit_length()) if 1 << power <= n]
+    return found if found[-1] == n else [*found, n]

@@ -1,0 +1,31 @@
+"""What a run's processes know of it: the configuration and the tasks, carried to each in one environment variable.
+
+Invariant: every process of a run reads the same settings, and none reads them from anywhere else.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from trainer_adapter.config import Config
+from trainer_adapter.stream import TaskSource
+
+VARIABLE = "TRAINER_ADAPTER_SETTINGS"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """``cpu``: there is no GPU, and `cpu.py` stands in for what OpenRLHF expects of one."""
+
+    config: Config
+    sources: tuple[TaskSource, ...]
+    cpu: bool = False
+
+
+def dumps(settings: Settings) -> str:
+    return msgspec.json.encode(settings).decode()
+
+
+def of_this_run() -> Settings:
+    return msgspec.json.decode(os.environ[VARIABLE], type=Settings)

@@ -26,7 +26,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     ``hub``: the running hub that commands talk to; ``controllers``: where a worker dials; ``environments``: what it serves,
     all that are installed when empty. ``environment_settings``: per environment, such as
-    ``{"db": {"driver": "mysql", "url": "mysql://..."}}``.
+    ``{"db": {"driver": "mysql", "url": "mysql://..."}}``. ``image_digest``: the container image a worker runs in, part of the
+    identity of what is measured there; ``health_file``: touched as long as a worker is linked to a controller.
     """
 
     host: str = "127.0.0.1"
@@ -41,6 +42,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     datasets: str | None = None
     images: str | None = None
     max_step_s: Annotated[float, Meta(gt=0)] = 330.0
+    image_digest: str | None = None
+    health_file: str | None = None
     hub: str | None = None
     drain_s: Annotated[float, Meta(ge=0)] = 5.0
     log_level: str = "INFO"

@@ -12,8 +12,9 @@ import random
 import secrets
 import signal
 import string
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from envhub.config import Settings
 from envhub.core.clock import Clock, SystemClock
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 _ID_LETTERS = string.ascii_lowercase + string.digits
 _WITH_DATASETS = frozenset({"alfworld", "db", "kg", "os"})
 _STORED_WITHIN_S = 3.0
+_HEALTH_S = 2.0
 
 
 def new_worker_id() -> str:
@@ -71,7 +73,9 @@ def build(
         worker_id=worker_id or settings.worker_id or new_worker_id(),
         clock=clock,
         rng=random.Random(secrets.randbits(64)),
-        settings=TableSettings(capacity=settings.capacity, max_step_s=settings.max_step_s),
+        settings=TableSettings(
+            capacity=settings.capacity, max_step_s=settings.max_step_s, image_digest=settings.image_digest
+        ),
     )
 
 
@@ -101,15 +105,16 @@ async def run(settings: Settings, *, parent: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     orphanage = asyncio.create_task(_until_orphaned(parent, clock, stopped), name="orphanage")
+    health = asyncio.create_task(_show_health(settings.health_file, dialers, clock), name="health")
     for link in links:
         link.add_done_callback(lambda _: stopped.set())  # a worker without a link is of no use
     async with running(service):
         await stopped.wait()
         await _drain(service, clock, settings.drain_s)
     await _goodbye(service, clock, dialers)
-    for task in (*links, orphanage):
+    for task in (*links, orphanage, health):
         task.cancel()
-    for outcome in await asyncio.gather(*links, orphanage, return_exceptions=True):
+    for outcome in await asyncio.gather(*links, orphanage, health, return_exceptions=True):
         if isinstance(outcome, Exception):
             raise outcome
 
@@ -119,6 +124,14 @@ async def _until_orphaned(parent: int | None, clock: Clock, stopped: asyncio.Eve
         await clock.sleep(1.0)
     if parent is not None:
         stopped.set()
+
+
+async def _show_health(file: str | None, dialers: Sequence[Dialer], clock: Clock) -> None:
+    """Touch ``file`` as long as a controller is linked: its age is what a container's health check looks at."""
+    while file is not None:
+        if any(dialer.linked.is_set() for dialer in dialers):
+            Path(file).touch()
+        await clock.sleep(_HEALTH_S)
 
 
 async def _drain(service: WorkerService, clock: Clock, limit_s: float) -> None:

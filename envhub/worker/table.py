@@ -45,6 +45,8 @@ _OFFER_AGAIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
+    """``image_digest``: of the image this worker runs in, for the environments that name none of their own."""
+
     capacity: int = 256
     max_open_s: float = 300.0
     max_step_s: float = 330.0
@@ -52,6 +54,7 @@ class TableSettings:
     tombstone_s: float = 3600.0
     max_tombstone_bytes: int = 64 * 2**20
     max_unstored_bytes: int = 256 * 2**20
+    image_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -81,7 +84,9 @@ class SessionTable:
         emit: Callable[[Frame], None],
     ) -> None:
         self.environments = environments
-        self.infos: Mapping[str, EnvironmentInfo] = {name: each.info() for name, each in environments.items()}
+        self.infos: Mapping[str, EnvironmentInfo] = {
+            name: _imaged(each.info(), settings.image_digest) for name, each in environments.items()
+        }
         self.settings = settings
         self.draining = False
         self._worker_id = worker_id
@@ -369,6 +374,10 @@ class SessionTable:
 
 async def _ready(answer: Answer) -> Answer:
     return answer
+
+
+def _imaged(info: EnvironmentInfo, digest: str | None) -> EnvironmentInfo:
+    return replace(info, image_digest=digest) if info.image_digest is None else info
 
 
 def _options(

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from envhub.core.types import JSON
-from trainer_adapter.chat import ChatFormat, TemplateError
+from trainer_adapter.chat import TemplateError
 from trainer_adapter.formats.family import Family, Renderer, Tokenizer
 from trainer_adapter.formats.glm import Glm4Family, Glm45Family
 from trainer_adapter.formats.hermes import HermesFamily
@@ -44,7 +44,7 @@ def chat_format(
     *,
     source: Source = Source.AUTO,
     template_options: Mapping[str, JSON] = MappingProxyType({}),
-) -> ChatFormat:
+) -> RenderedFormat:
     """``template_options`` go to the template (``enable_thinking``, ``date_string``).
 
     Raises ValueError for an unknown name, TemplateError for a template that cannot serve the family.

@@ -33,6 +33,8 @@ class RenderedFormat:
         self._family = family
         self._renderer = renderer
         self._closing = self._single_tokens(family.closing)
+        self.stop_ids = self._single_tokens(family.stops)
+        """Tokens at which an engine must stop."""
         self._texts: OrderedDict[tuple[Message, ...], tuple[Sequence[ToolSpec], str]] = OrderedDict()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ JOBS ?= 2
 BIN := .venv/bin
 BENCHMARKS := $(filter-out %/harness.py %/standin_controller.py,$(wildcard benchmarks/*.py))
 
-.PHONY: venv demo test check bench golden datasets images-os up clean
+.PHONY: venv demo test check bench golden datasets images images-os keys up clean
 
 venv: .venv/.installed
 
@@ -39,6 +39,13 @@ DATASETS := $(patsubst datasets/%/generate/main.py,%,$(wildcard datasets/*/gener
 
 datasets: venv
 	for name in $(DATASETS); do $(BIN)/python datasets/$$name/generate/main.py --seed 2026 --out datasets/$$name || exit 1; done
+
+images: venv
+	$(BIN)/python task_images/build.py
+
+keys:
+	task_images/keys
+	test -e .env || cp .env.example .env
 
 images-os: venv
 	$(BIN)/envhub images build os

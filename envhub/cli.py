@@ -32,6 +32,7 @@ from envhub.store.episodes import EpisodeFilter, EpisodeStore
 
 OK, FAILED, WRONG_USE = 0, 1, 2
 _FIRST_ANSWER_S = 3.0
+_BESIDE_A_HUB = 8801
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,7 +93,15 @@ def _overridden(settings: Settings, args: argparse.Namespace) -> Settings:
 
 def _add_programs(commands: Any) -> None:
     up = _command(commands, "up", "start a hub and keep it", _up)
-    up.add_argument("--workers", type=int, default=0, help="worker processes (default: play in this process)")
+    place = up.add_mutually_exclusive_group()
+    place.add_argument("--workers", type=int, default=0, help="worker processes (default: play in this process)")
+    place.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="workers on a Ray cluster (default: the one of this machine)",
+    )
     controller = _command(commands, "controller", "the controller alone", _controller)
     for each in (up, controller):
         each.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
@@ -111,10 +120,23 @@ def _add_programs(commands: Any) -> None:
 
 
 def _up(args: argparse.Namespace, settings: Settings) -> int:
+    if args.ray is not None:
+        return _up_on_ray(settings, args.ray)
     from envhub import up
 
     with _named_address(settings):
         uvloop.run(up.run(settings, n_workers=args.workers, environ=os.environ))
+    return OK
+
+
+def _up_on_ray(settings: Settings, address: str) -> int:
+    from envhub.cluster.main import run
+
+    if address:
+        ray = msgspec.structs.replace(settings.ray, address=address)
+        settings = msgspec.structs.replace(settings, ray=ray)
+    with _named_address(settings):
+        run(settings)
     return OK
 
 
@@ -286,6 +308,16 @@ def _add_webshop(commands: Any) -> None:
     convert.add_argument("--seed", type=int, default=0, help="of prices and price bounds (default: 0)")
     convert.add_argument("--limit", type=int, metavar="N", help="the first N products only")
     convert.add_argument("--partial", action="store_true", help="accept fewer goals than the official splits need")
+    serve = _command(verbs, "serve", "the shop as a web site, for people and for agents with a browser", _webshop_serve)
+    serve.add_argument(
+        "--catalogue", help="tiny, small, medium, large, or a folder (default: the environment's setting)"
+    )
+    serve.add_argument("--cache", type=Path, help="folder of named catalogues (default: below $XDG_CACHE_HOME)")
+    serve.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen on (default: 8800, or 8801 in front of a running hub)")
+    serve.add_argument("--split", help="split of the task that is offered first")
+    serve.add_argument("--task", type=int, default=0, help="index of that task (default: 0)")
+    _add_hub_argument(serve)
 
 
 def _webshop_make(args: argparse.Namespace, settings: Settings) -> int:
@@ -315,6 +347,21 @@ def _webshop_convert(args: argparse.Namespace, settings: Settings) -> int:
     commands.convert_official(
         args.official, args.out, print, goals=args.goals, seed=args.seed, limit=args.limit, partial=args.partial
     )
+    return OK
+
+
+def _webshop_serve(args: argparse.Namespace, settings: Settings) -> int:
+    from envhub.worker.main import environment_settings
+
+    given = {"catalogue": args.catalogue, "cache": args.cache}
+    own = environment_settings(settings, "webshop") | {key: each for key, each in given.items() if each is not None}
+    environment = registry.create("webshop", own)
+    from envhub.webshop_site import serve
+
+    if settings.hub is not None and args.port is None:
+        settings = msgspec.structs.replace(settings, port=_BESIDE_A_HUB)
+    with _named_address(settings):
+        uvloop.run(serve.run(environment, settings, print, offer=serve.Offer(args.split, args.task)))
     return OK
 
 

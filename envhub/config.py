@@ -21,13 +21,43 @@ class ConfigError(Exception):
     """A setting is missing or wrong; the text says which and what is valid."""
 
 
+class RayPlacement(Struct, frozen=True, forbid_unknown_fields=True):
+    """The workers of one environment on a Ray cluster: between ``min`` and ``max`` of them, and what each of them takes.
+
+    ``capacity``: sessions of one worker, as in the settings when None; ``resources``: custom resources of the cluster's nodes.
+    """
+
+    min: Annotated[int, Meta(ge=1)] = 1
+    max: Annotated[int, Meta(ge=1)] = 4
+    capacity: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    num_cpus: Annotated[float, Meta(ge=0)] = 1.0
+    memory_mib: Annotated[int, Meta(ge=0)] = 0
+    resources: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
+
+
+class RaySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``envhub up --ray`` is told besides.
+
+    ``advertise``: host by which the nodes reach this machine; ``place_within_s``: how long the first worker of an environment may
+    take to be placed; a queue that lasts ``grow_after_s`` brings workers, ``shrink_after_s`` of little use takes them away.
+    """
+
+    address: str = "auto"
+    advertise: str | None = None
+    place_within_s: Annotated[float, Meta(gt=0)] = 60.0
+    grow_after_s: Annotated[float, Meta(ge=0)] = 2.0
+    shrink_after_s: Annotated[float, Meta(ge=0)] = 120.0
+    environments: dict[str, RayPlacement] = field(default_factory=dict)
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything the controller, the worker and the clients of the command line can be told.
 
     ``hub``: the running hub that commands talk to; ``controllers``: where a worker dials; ``environments``: what it serves,
     all that are installed when empty. ``environment_settings``: per environment, such as
     ``{"db": {"driver": "mysql", "url": "mysql://..."}}``. ``image_digest``: the container image a worker runs in, part of the
-    identity of what is measured there; ``health_file``: touched as long as a worker is linked to a controller.
+    identity of what is measured there; ``health_file``: touched as long as a worker is linked to a controller; ``labels``: what
+    a worker tells about itself in the list of workers.
     """
 
     host: str = "127.0.0.1"
@@ -48,14 +78,20 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     drain_s: Annotated[float, Meta(ge=0)] = 5.0
     log_level: str = "INFO"
     log_format: Annotated[str, Meta(pattern="^(text|json)$")] = "text"
+    labels: dict[str, str] = field(default_factory=dict)
+    ray: RaySettings = RaySettings()
     environment_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+_SINGLE = tuple(name for name in Settings.__struct_fields__ if name not in ("ray", "environment_settings"))
+_RAY = tuple(name for name in RaySettings.__struct_fields__ if name != "environments")
 
 
 def load(environ: Mapping[str, str], *, environment_names: Collection[str], file: Path | None = None) -> Settings:
     """Settings from ``environ`` over ``file`` (or the file that ENVHUB_CONFIG names). Raises ConfigError.
 
-    ``ENVHUB_<SETTING>`` sets a setting (lists by commas), ``ENVHUB_<SETTING>_FILE`` reads it from a file, and
-    ``ENVHUB_<ENVIRONMENT>_<KEY>`` sets a key of an environment.
+    ``ENVHUB_<SETTING>`` sets a setting (lists by commas), ``ENVHUB_<SETTING>_FILE`` reads it from a file,
+    ``ENVHUB_RAY_<SETTING>`` sets one of Ray and ``ENVHUB_<ENVIRONMENT>_<KEY>`` a key of an environment.
     """
     if file is None and PREFIX + "CONFIG" in environ:
         file = Path(environ[PREFIX + "CONFIG"])
@@ -91,16 +127,30 @@ def _apply(values: dict[str, Any], name: str, text: str, environment_names: Coll
     key = name[len(PREFIX) :].lower()
     if key not in Settings.__struct_fields__ and key.endswith("_file"):
         key, text = key.removesuffix("_file"), _secret(name, text)
-    if key in Settings.__struct_fields__ and key != "environment_settings":
-        values[key] = _split(text) if key in ("controllers", "environments") else text
+    if key in _SINGLE:
+        values[key] = _parsed(name, key, text)
+        return
+    if key.removeprefix("ray_") in _RAY and key.startswith("ray_"):
+        values.setdefault("ray", {})[key.removeprefix("ray_")] = text
         return
     for environment in environment_names:
         if key.startswith(environment + "_"):
             own = values.setdefault("environment_settings", {}).setdefault(environment, {})
             own[key[len(environment) + 1 :]] = text
             return
-    valid = ", ".join(PREFIX + each.upper() for each in Settings.__struct_fields__ if each != "environment_settings")
+    valid = ", ".join(PREFIX + each.upper() for each in (*_SINGLE, *(f"ray_{each}" for each in _RAY)))
     raise ConfigError(f"unknown setting {name}; valid: {valid}, ENVHUB_<ENVIRONMENT>_<KEY>")
+
+
+def _parsed(name: str, key: str, text: str) -> object:
+    if key in ("controllers", "environments"):
+        return _split(text)
+    if key == "labels":
+        pairs = [part.partition("=") for part in _split(text)]
+        if not all(label and separator for label, separator, _ in pairs):
+            raise ConfigError(f"{name}: {text!r} is not name=value, by commas")
+        return {label: value for label, _, value in pairs}
+    return text
 
 
 def _secret(name: str, path: str) -> str:

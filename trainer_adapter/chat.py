@@ -23,6 +23,10 @@ class TemplateRewritesError(TemplateError):
 class ChatFormat(Protocol):
     """One model family's way to write conversations with tools."""
 
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens at which an engine must stop: each ends a turn."""
+
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
         """The whole conversation, ending where the model begins to speak. Raises TemplateError."""
 

@@ -33,9 +33,9 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         by_task.setdefault(each.task.environment, []).append(each)
     for task, played in sorted(by_task.items()):
         found |= {f"{name}/{task}": value for name, value in _task_metrics(played).items()}
-    for lag, n in sorted(Counter(batch.staleness).items()):
-        found[f"staleness/{lag}"] = n
-    found["staleness/max"] = max(batch.staleness)
+    lags = Counter(batch.staleness)
+    found |= {f"staleness/{lag}": lags[lag] for lag in range(max(lags) + 1)}
+    found["staleness/max"] = max(lags)
     found["staleness/mean"] = fmean(batch.staleness)
     return found | _engine_mix(trajectories) | _seconds(trajectories)
 

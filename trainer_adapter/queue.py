@@ -35,6 +35,8 @@ class DropReason(StrEnum):
     """All rewards of the group are equal, and such groups are filtered out."""
     FAILED = "failed"
     """Too few of the group's trajectories have a reward."""
+    UNTRAINABLE = "untrainable"
+    """No token was sampled, or the chat template does not allow to train on what was."""
     CANCELLED = "cancelled"
     """Given up by the run: aborted, or it stopped."""
 
@@ -199,7 +201,7 @@ class TrajectoryQueue:
             raise ValueError(f"{trajectory.group} does not wait for member {trajectory.member}")
         failure = trajectory.failure
         if failure is None and not trajectory.n_actions:
-            failure = Failure(FailureKind.INFRASTRUCTURE, "no_action", "the trajectory holds no sampled token")
+            failure = Failure(FailureKind.UNTRAINABLE, "no_action", "the trajectory holds no sampled token")
         if failure is None:
             self._outcomes.append(None)
             group.done[trajectory.member] = trajectory
@@ -214,17 +216,26 @@ class TrajectoryQueue:
         if failure.kind is FailureKind.CANCELLED:
             self._drop_open(trajectory.group, DropReason.CANCELLED)
             return
+        if failure.kind is FailureKind.UNTRAINABLE:
+            self._outcomes.append(None)
+            self._lose(group, trajectory, failure, DropReason.UNTRAINABLE)
+            return
         self._outcomes.append(failure)
         self._check_failures(failure)
         if group.attempts[member] < self.settings.n_retries:
             group.attempts[member] += 1
             self._counts["retries"] += 1
             self.retries.append(Ticket(trajectory.group, member, group.task, group.attempts[member]))
-        elif self.settings.on_failure is OnFailure.SURVIVORS:
-            del group.attempts[member]
+        else:
+            self._lose(group, trajectory, failure, DropReason.FAILED)
+
+    def _lose(self, group: _Open, trajectory: Trajectory, failure: Failure, reason: DropReason) -> None:
+        """There will be no such member: the group goes on without it, or not at all."""
+        if self.settings.on_failure is OnFailure.SURVIVORS:
+            del group.attempts[trajectory.member]
             group.lost.append(failure)
         else:
-            self._drop_open(trajectory.group, DropReason.FAILED)
+            self._drop_open(trajectory.group, reason)
 
     def _check_failures(self, failure: Failure) -> None:
         failed = [each for each in self._outcomes if each is not None]

@@ -102,9 +102,9 @@ class Rollout:
         except SamplerError as error:
             return self._failed(ticket, progress, "engine_failed", str(error))
         except TemplateRewritesError as error:
-            return self._failed(ticket, progress, "template_rewrites", str(error))
+            return self._failed(ticket, progress, "template_rewrites", str(error), FailureKind.UNTRAINABLE)
         except TemplateError as error:
-            return self._failed(ticket, progress, "template_failed", str(error))
+            return self._failed(ticket, progress, "template_failed", str(error), FailureKind.UNTRAINABLE)
         except Exception as error:  # boundary: one trajectory must never end its group or the run
             log.exception("trajectory %s/%d failed", ticket.group, ticket.member)
             return self._failed(ticket, progress, type(error).__name__, str(error))

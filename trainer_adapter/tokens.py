@@ -143,9 +143,12 @@ class TokenSequence:
 
 
 class FailureKind(StrEnum):
-    """Whose fault a trajectory without a reward is. Neither is the policy's."""
+    """Why a trajectory has no reward. No kind is the policy's fault."""
 
     INFRASTRUCTURE = "infrastructure"
+    """Hub, environment or engine failed; another attempt may succeed."""
+    UNTRAINABLE = "untrainable"
+    """Nothing to learn from, and another attempt would be the same: a prompt that fills the context, a template that rewrites."""
     CANCELLED = "cancelled"
 
 

@@ -21,6 +21,7 @@ from envhub.controller.auth import Keys, check_exposure
 from envhub.controller.service import Archive, ControllerService
 from envhub.core.clock import Clock, SystemClock
 from envhub.link.frames import MAX_MESSAGE_BYTES
+from envhub.transport import AsgiApp
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def http_server(app: HubApp) -> HttpServer:
+def http_server(app: AsgiApp) -> HttpServer:
     """uvicorn as this hub wants it: quiet, fast, and with a keep-alive longer than any client's."""
     return HttpServer(
         uvicorn.Config(
@@ -98,7 +99,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(app: HubApp, bound: socket.socket) -> AsyncIterator[str]:
+async def serving(app: AsgiApp, bound: socket.socket) -> AsyncIterator[str]:
     """Serve on a bound socket; the URL. Signals are left alone."""
     server = http_server(app)
     task = asyncio.create_task(server.serve([bound]), name="http-server")

@@ -181,7 +181,7 @@ class ControllerService:
         if known is not None and known.task is not None:
             known.task.cancel()
             await asyncio.wait({known.task})
-        elif known is not None and known.session_id is not None:
+        if known is not None and known.session_id is not None:  # it may have been made before it could be given up
             return await self.call(known.session_id, "cancel", _CLIENT_LEFT)
         return Answered(200, wire.dumps({"request_key": key, "state": "ended"}))
 
@@ -192,7 +192,8 @@ class ControllerService:
             return
         if known.task is not None:
             known.task.cancel()
-        elif known.session_id is not None and (worker := self.workers.get(known.session_id.partition(".")[0])):
+            await asyncio.wait({known.task})
+        if known.session_id is not None and (worker := self.workers.get(known.session_id.partition(".")[0])):
             await self._forget(worker, known.session_id, "cancel", _CLIENT_LEFT)
 
     def _keyed_done(self, key: str, task: asyncio.Task[Answered]) -> None:

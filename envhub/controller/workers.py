@@ -445,6 +445,12 @@ class Workers:
             if quiet_s > self.settings.lost_after_s or unlinked_s > self.settings.stalled_after_s:
                 self._give_up(worker, f"worker {worker.id} has been gone for {unlinked_s:.0f} s")
 
+    def lose(self, worker_id: str, reason: str) -> None:
+        """Give up a worker of which whoever started it knows that it is gone; harmless when it has left already."""
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            self._give_up(worker, reason)
+
     def shut_down(self) -> None:
         """Answer everyone who waits."""
         self._closing = True

@@ -152,7 +152,13 @@ class EpisodeTimeoutError(EpisodeError):
 
 
 class SandboxLostError(EpisodeError):
+    """``by_session``: the driver knows that nobody but the session itself ended its first process."""
+
     code = "sandbox_lost"
+
+    def __init__(self, message: str, *, by_session: bool = False, **details: Any) -> None:
+        super().__init__(message, by_session=by_session, **details)
+        self.by_session = by_session
 
 
 class SessionLostError(EpisodeError):

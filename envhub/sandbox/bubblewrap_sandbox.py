@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
@@ -16,6 +17,7 @@ from envhub.core.clock import Clock
 from envhub.core.errors import EpisodeFailedError, SandboxLostError
 from envhub.core.sandbox import CommandResult, ProcessResult, Sandbox, SandboxSpec, View
 from envhub.sandbox.cgroups import Controllers
+from envhub.sandbox.reaping import process
 from envhub.sandbox.shell import Shell
 from envhub.sandbox.spawner_link import READ_BYTES, SpawnerLink, readable, write_all
 from envhub.sandbox.stage import Stage, file_with
@@ -65,6 +67,7 @@ class BubblewrapSandbox:
         self._launching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._channel = _PipeChannel(self)
+        self._clock = clock
         self._shell = Shell(self._channel, clock=clock)
 
     @classmethod
@@ -102,12 +105,17 @@ class BubblewrapSandbox:
 
     async def run(self, script: str, *, timeout_s: float, max_bytes: int) -> CommandResult:
         self.check()
-        return await self._shell.run(script, timeout_s=timeout_s, max_bytes=max_bytes)
+        async with self._telling_whose_doing():
+            return await self._shell.run(script, timeout_s=timeout_s, max_bytes=max_bytes)
 
     async def exec(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", view: View = "session"
     ) -> ProcessResult:
         self.check()
+        async with self._telling_whose_doing():
+            return await self._exec(argv, timeout_s, stdin, view)
+
+    async def _exec(self, argv: Sequence[str], timeout_s: float, stdin: bytes, view: View) -> ProcessResult:
         environment = _JUDGE_ENVIRONMENT if view == "judge" else {**_ENVIRONMENT, **self.setting.spec.environment}
         request = {
             "op": "exec", "session": self.identity, **self._common(), "argv": list(argv), "view": view, "timeout_s": timeout_s,
@@ -145,12 +153,14 @@ class BubblewrapSandbox:
     async def put(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         self.check()
         request = {"op": "put", "session": self.identity, "path": path, "mode": mode}
-        await self._link.request(request, (file_with(data),))
+        async with self._telling_whose_doing():
+            await self._link.request(request, (file_with(data),))
 
     async def get(self, path: str, *, max_bytes: int) -> bytes:
         self.check()
         request = {"op": "get", "session": self.identity, "path": path, "max_bytes": max_bytes}
-        _, data = await self._link.request(request)
+        async with self._telling_whose_doing():
+            _, data = await self._link.request(request)
         return data
 
     async def fork(self) -> Sandbox:
@@ -166,6 +176,26 @@ class BubblewrapSandbox:
         """Raises SandboxLostError."""
         if self._closing is not None:
             raise SandboxLostError("the sandbox is closed")
+
+    @asynccontextmanager
+    async def _telling_whose_doing(self) -> AsyncIterator[None]:
+        """While the spawner lives and nobody closes the sandbox, only the session itself can have ended its first process."""
+        try:
+            yield
+        except SandboxLostError as error:
+            if error.by_session or not await self._has_ended_itself():
+                raise
+            raise SandboxLostError(error.message, by_session=True) from error
+
+    async def _has_ended_itself(self) -> bool:
+        """A process that dies closes its pipes a moment before it is gone."""
+        for _ in range(20):
+            if self._closing is not None or self._init is None or not self._link.alive:
+                return False
+            if process(self._init) is None:
+                return True
+            await self._clock.sleep(0.01)
+        return False
 
     async def reap(self, runner: int | None) -> None:
         self.check()
@@ -226,6 +256,26 @@ class _PipeChannel:
     def is_up(self) -> None:
         """What comes from now on is the shell's alone."""
         self._first_words = None
+
+    @asynccontextmanager
+    async def _telling_whose_doing(self) -> AsyncIterator[None]:
+        """While the spawner lives and nobody closes the sandbox, only the session itself can have ended its first process."""
+        try:
+            yield
+        except SandboxLostError as error:
+            if error.by_session or not await self._has_ended_itself():
+                raise
+            raise SandboxLostError(error.message, by_session=True) from error
+
+    async def _has_ended_itself(self) -> bool:
+        """A process that dies closes its pipes a moment before it is gone."""
+        for _ in range(20):
+            if self._closing is not None or self._init is None or not self._link.alive:
+                return False
+            if process(self._init) is None:
+                return True
+            await self._clock.sleep(0.01)
+        return False
 
     async def reap(self, runner: int | None) -> None:
         await self._sandbox.reap(runner)

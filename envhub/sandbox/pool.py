@@ -20,6 +20,8 @@ from envhub.core.sandbox import CommandStatus, Sandbox, SandboxDriver, SandboxSp
 log = logging.getLogger(__name__)
 
 HEALTH_TIMEOUT_S = 2.0
+CHECK_S = 10.0
+"""How often the pool looks whether what waits still works; nobody who asks for a sandbox waits for that."""
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 
@@ -48,19 +50,18 @@ class WarmPool:
             self._pump()
 
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
-        """A sandbox nobody has used, healthy a moment ago; the caller closes it.
+        """A sandbox nobody has used, which worked when last looked at; the caller closes it.
 
         Raises UnavailableError (starts fail: try again after ``retry_after_s``), ShuttingDownError, and what the caller did
         wrong as the driver says it.
         """
         shelf = self._shelf(spec)
-        while shelf.ready and self._closing is None:
-            sandbox = shelf.ready.popleft().sandbox
-            self._pump()
-            if await self._is_healthy(sandbox):
-                return sandbox
         if self._closing is not None:
             raise ShuttingDownError("the sandbox pool is closed")
+        if shelf.ready:
+            sandbox = shelf.ready.popleft().sandbox
+            self._pump()
+            return sandbox
         return await self._started(shelf)
 
     def n_ready(self, spec: SandboxSpec) -> int:
@@ -85,21 +86,6 @@ class WarmPool:
             shelf.ready.clear()
         while pending := self._starts | self._timers | self._closes:
             await asyncio.gather(*pending, return_exceptions=True)
-
-    async def _is_healthy(self, sandbox: Sandbox) -> bool:
-        try:
-            result = await sandbox.run(":", timeout_s=HEALTH_TIMEOUT_S, max_bytes=1024)
-        except EpisodeError as error:
-            log.warning("a warm sandbox was not usable", extra={"reason": str(error)})
-            self._discard(sandbox)
-            return False
-        except BaseException:
-            self._discard(sandbox)
-            raise
-        healthy = result.status is CommandStatus.OK and result.exit_code == 0 and self._closing is None
-        if not healthy:
-            self._discard(sandbox)
-        return healthy
 
     async def _started(self, shelf: _Shelf) -> Sandbox:
         wait_s = shelf.retry_at - self._clock.now()
@@ -149,20 +135,21 @@ class WarmPool:
         finally:
             shelf.n_starting -= 1
 
-    def _put(self, shelf: _Shelf, sandbox: Sandbox) -> None:
-        """Hand a new sandbox to the first who waits, or keep it ready."""
+    def _put(self, shelf: _Shelf, sandbox: Sandbox, *, since: float | None = None) -> None:
+        """Hand a sandbox that nobody has used to the first who waits, or keep it ready."""
         while shelf.waiters and self._closing is None:
             waiter = shelf.waiters.popleft()
             if not waiter.done():
                 waiter.set_result(sandbox)
                 return
-        if self._closing is not None or len(shelf.ready) >= self._size:
+        forgotten = self._shelves.get(_key(shelf.spec)) is not shelf
+        if forgotten or self._closing is not None or len(shelf.ready) >= self._size:
             self._discard(sandbox)
             return
-        shelf.ready.append(_Ready(sandbox, self._clock.now()))
-        if not shelf.ageing:
-            shelf.ageing = True
-            self._own(self._timers, self._age(shelf))
+        shelf.ready.append(_Ready(sandbox, self._clock.now() if since is None else since))
+        if not shelf.tended:
+            shelf.tended = True
+            self._own(self._timers, self._tend(shelf))
 
     def _failed(self, shelf: _Shelf, error: Exception) -> None:
         shelf.n_failures += 1
@@ -181,21 +168,49 @@ class WarmPool:
     async def _retry(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
 
-    async def _age(self, shelf: _Shelf) -> None:
-        """Close what has been ready for too long; it is replaced while the spec is still asked for."""
+    async def _tend(self, shelf: _Shelf) -> None:
+        """Close what has waited for too long or does not work; it is replaced while the spec is still asked for."""
         try:
             while shelf.ready:
-                await self._clock.sleep(max(0.0, shelf.ready[0].since + self._ttl_s - self._clock.now()))
+                await self._clock.sleep(min(CHECK_S, self._ttl_s))
                 limit = self._clock.now() - self._ttl_s
-                while shelf.ready and shelf.ready[0].since <= limit:
-                    self._discard(shelf.ready.popleft().sandbox)
-                if shelf.used_at <= limit and not shelf.waiters:
+                if shelf.used_at <= limit and not shelf.waiters and shelf.n_starting == 0:
                     self._shelves.pop(_key(shelf.spec), None)
-                    while shelf.ready:
-                        self._discard(shelf.ready.popleft().sandbox)
+                    limit = self._clock.now()
+                for _ in range(len(shelf.ready)):
+                    if shelf.ready:
+                        await self._look_at(shelf, shelf.ready.popleft(), limit)
                 self._pump()
         finally:
-            shelf.ageing = False
+            shelf.tended = False
+
+    async def _look_at(self, shelf: _Shelf, ready: _Ready, limit: float) -> None:
+        """While it is looked at, it counts as one on its way."""
+        if ready.since <= limit:
+            self._discard(ready.sandbox)
+            return
+        shelf.n_starting += 1
+        try:
+            healthy = await self._is_healthy(ready.sandbox)
+        finally:
+            shelf.n_starting -= 1
+        if healthy:
+            self._put(shelf, ready.sandbox, since=ready.since)
+
+    async def _is_healthy(self, sandbox: Sandbox) -> bool:
+        try:
+            result = await sandbox.run(":", timeout_s=HEALTH_TIMEOUT_S, max_bytes=1024)
+        except EpisodeError as error:
+            log.warning("a warm sandbox was not usable", extra={"reason": str(error)})
+            self._discard(sandbox)
+            return False
+        except BaseException:
+            self._discard(sandbox)
+            raise
+        healthy = result.status is CommandStatus.OK and result.exit_code == 0 and self._closing is None
+        if not healthy:
+            self._discard(sandbox)
+        return healthy
 
     def _discard(self, sandbox: Sandbox) -> None:
         self._own(self._closes, _closed(sandbox))
@@ -230,7 +245,7 @@ class _Shelf:
     last_error: Exception | None = None
     retry_at: float = 0.0
     used_at: float = 0.0
-    ageing: bool = False
+    tended: bool = False
 
 
 def _key(spec: SandboxSpec) -> Hashable:

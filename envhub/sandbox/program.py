@@ -10,6 +10,7 @@ forked. The pipe that every reader inherits tells the first process when none is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -189,11 +190,11 @@ def ping(nonce: str) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Marker:
     """``kind`` S: a script starts, value its pid. E: it ended, D: it ended its shell; value its status. R: the reader is ready.
-    X: every reader was gone and a new one starts."""
+    X: every reader was gone and a new one starts. ``value`` fits a pid or a status, whatever a session makes up; else it is 0."""
 
     kind: str
     nonce: str
-    value: str
+    value: int
     cwd: str
 
 
@@ -236,12 +237,20 @@ class MarkerStream:
 
 
 def _parse(body: bytes) -> Marker | None:
+    """None for what the program inside would not write."""
     kind, _, rest = body.decode("utf-8", "replace").partition(":")
     nonce, _, rest = rest.partition(":")
-    if kind in ("S", "E", "D"):
-        value, _, cwd = rest.partition(":")
-        return Marker(kind, nonce, value, cwd) if value.isdecimal() else None
-    return Marker(kind, nonce, "", rest) if kind in ("R", "X") else None
+    if kind in ("R", "X"):
+        return Marker(kind, nonce, 0, rest)
+    value, _, cwd = rest.partition(":")
+    if kind not in _VALUES or not _NUMBER.fullmatch(value) or int(value) not in _VALUES[kind]:
+        return None
+    return Marker(kind, nonce, int(value), cwd)
+
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_VALUES = {"S": range(2, 1 << 22), "E": range(256), "D": range(256)}
+"""The kernel has at most 2**22 process ids; 1 is the first process, which runs no script."""
 
 
 def _quoted(text: str) -> str:

@@ -34,6 +34,8 @@ RESTART_S = 15.0
 CHECKPOINT_S = 15.0
 SPAM_BYTES, SPAM_S = 1 << 20, 0.1
 """So much in so short a time after a flood was cut off: an older process writes it, and everything is killed."""
+MARKER_BYTES = 1 << 10
+"""As how much output a marker counts that only a session can have made up: it is dearer to take in than its few bytes."""
 
 _NO_ROOM = (
     "[What the last command left running was killed: nothing else could start. The shell is as before that command.]\n"
@@ -320,15 +322,15 @@ class _Run:
     def take(self, event: bytes | program.Marker) -> None:
         if isinstance(event, bytes):
             self._take_bytes(event)
-        elif event.kind == "X":
+        elif event.kind == "X" and not self.restarted:
             self.restarted = True
             if self.runner is not None:
                 self.stop_collecting()
         elif event.kind == "R" and event.nonce == self.ping:
             self._ready = True
             self._at(event.cwd)
-        elif event.nonce == self.nonce:
-            self._take_marker(event)
+        elif event.nonce != self.nonce or not self._take_marker(event):
+            self.total_bytes += MARKER_BYTES
 
     def _take_bytes(self, data: bytes) -> None:
         if self._sink is None or self.runner is None or self.is_ended():
@@ -337,17 +339,21 @@ class _Run:
         self.total_bytes += len(data)
         self._sink.feed(data)
 
-    def _take_marker(self, marker: program.Marker) -> None:
-        if marker.kind == "S" and self.runner is None and int(marker.value) > 1:
-            self.runner = int(marker.value)
+    def _take_marker(self, marker: program.Marker) -> bool:
+        """False for one that no shell writes at this point."""
+        if marker.kind == "S" and self.runner is None:
+            self.runner = marker.value
         elif marker.kind == "E" and not self.is_ended():
             self._ended = True
-            self.exit_code = int(marker.value)
+            self.exit_code = marker.value
         elif marker.kind == "D" and not self._died:
             if not self.is_ended() and self.cut is None:
-                self.exit_code = int(marker.value)
+                self.exit_code = marker.value
             self._died = True
             self._at(marker.cwd)
+        else:
+            return False
+        return True
 
     def _at(self, cwd: str) -> None:
         if cwd.startswith("/"):

@@ -28,7 +28,8 @@ from envhub.webshop_site.sessions import Sessions, Visit
 
 log = logging.getLogger(__name__)
 
-_STYLE = (Path(__file__).parent / "static" / "shop.css").read_bytes()
+_STATIC = Path(__file__).parent / "static"
+_STYLE, _ICON = ((_STATIC / name).read_bytes() for name in ("shop.css", "icon.svg"))
 _MOVED_ON = "This session has moved on since that page was shown. Here is where it stands now; nothing was done twice."
 _NOT_DONE = "That was not done: the session had already moved on. Here is where it stands now."
 
@@ -54,6 +55,7 @@ class Pages:
                 Route("/s/{session_id}/leave", self._leave, methods=["POST"]),
                 Route("/s/{session_id}/{turn:int}", self._show, methods=["GET"]),
                 Route("/shop.css", _style, methods=["GET"]),
+                Route("/icon.svg", _icon, methods=["GET"]),
             ],
             exception_handlers={
                 WrongForm: self._wrong_form,
@@ -115,7 +117,7 @@ class Pages:
         try:
             calls = forms.calls(form, visit.state_at(turn))
         except WrongForm as wrong:
-            if turn != visit.turn:
+            if turn != visit.turn or not visit.live:
                 return self._stale(visit)
             return self._drawing.visit(visit, notice=str(wrong), form=form, status=422)
         if await self._sessions.play(session_id, turn, calls):
@@ -172,6 +174,10 @@ async def _form(request: Request) -> Form:
 
 async def _style(request: Request) -> Response:
     return Response(_STYLE, media_type="text/css", headers={"cache-control": "no-cache"})
+
+
+async def _icon(request: Request) -> Response:
+    return Response(_ICON, media_type="image/svg+xml", headers={"cache-control": "max-age=86400"})
 
 
 def _address(session_id: str, turn: int | None = None) -> str:

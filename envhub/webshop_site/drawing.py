@@ -108,15 +108,17 @@ def _parts(state: State) -> list[Part]:
         parts.append(Part("Options", "Wanted options that were chosen", score.r_option, score.w_option))
     if score.r_price is not None:
         parts.append(Part("Price", "The price is within the limit", float(score.r_price), score.w_price))
-    parts.append(Part("Kind of product", "The same kind of product as the wanted one; multiplies the rest", score.r_type, None))
+    parts.append(
+        Part("Kind of product", "The same kind of product as the wanted one; multiplies the rest", score.r_type, None)
+    )
     return parts
 
 
 def _picture(asin: str) -> Mapping[str, str | int]:
-    """Colours and shape that stand for a product which has no picture here."""
+    """The colours and the shape that stand for a product which has no picture here."""
     number = zlib.crc32(asin.encode())
     back, front = _COLOURS[number % len(_COLOURS)]
-    return {"back": back, "front": front, "shape": number // 7 % 4, "turn": number // 31 % 4 * 90}
+    return {"back": back, "front": front, "shape": number // 7 % 4}
 
 
 def _capital(text: str) -> str:

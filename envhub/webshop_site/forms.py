@@ -82,7 +82,8 @@ def groups(state: State) -> Mapping[str, Sequence[Choice]]:
     owner = {value: group for group, values in options.items() for value in values}
     return {
         group: [
-            Choice(value, state.options.get(group) == value, owner[value] == group and _clickable(value)) for value in values
+            Choice(value, state.options.get(group) == value, owner[value] == group and _clickable(value))
+            for value in values
         ]
         for group, values in options.items()
     }

@@ -43,7 +43,9 @@ class Mirror:
         """Play what is new in the steps of a trace. Raises InvalidRequestError for a record that is not whole."""
         for step in steps[len(self.messages) :]:
             if "message" not in step:
-                raise InvalidRequestError("this session's record is too long to be kept whole, so its page cannot be drawn")
+                raise InvalidRequestError(
+                    "this session's record is too long to be kept whole, so its page cannot be drawn"
+                )
             message = wire.assistant_from_json(step["message"])
             answer = wire.loads(wire.dumps(step["answer"]), wire.Stepped)
             await self._episode.step(message)
@@ -55,7 +57,8 @@ class Mirror:
 
 def _actions(message: Message) -> tuple[Action, ...]:
     return tuple(
-        Action(f"{call.name}({_argument(call.arguments)})", call.id.startswith(PAGE_CALL)) for call in message.tool_calls
+        Action(f"{call.name}({_argument(call.arguments)})", call.id.startswith(PAGE_CALL))
+        for call in message.tool_calls
     )
 
 

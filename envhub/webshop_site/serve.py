@@ -15,6 +15,7 @@ from envhub.client.hub import Hub
 from envhub.config import ConfigError, Settings
 from envhub.controller import main as controller_main
 from envhub.controller.auth import is_loopback
+from envhub.core.protocols import Environment
 from envhub.core.types import TaskRef
 from envhub.embedded import embedded_hub
 from envhub.envs.webshop.env import NAME, WebShopEnvironment
@@ -35,7 +36,10 @@ class Offer:
 
 @asynccontextmanager
 async def served_site(
-    environment: WebShopEnvironment, settings: Settings, *, offer: Offer = Offer()  # noqa: B008
+    environment: WebShopEnvironment,
+    settings: Settings,
+    *,
+    offer: Offer = Offer(),
 ) -> AsyncIterator[str]:
     """The site's URL; with ``settings.hub`` in front of that hub, else with one of its own below ``/v1`` of the same URL.
 
@@ -51,13 +55,15 @@ async def served_site(
 
 
 async def run(
-    environment: WebShopEnvironment,
+    environment: Environment,
     settings: Settings,
     say: Callable[[str], None],
     *,
-    offer: Offer = Offer(),  # noqa: B008
+    offer: Offer = Offer(),
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT. Raises TypeError for an environment that is no shop."""
+    if not isinstance(environment, WebShopEnvironment):
+        raise TypeError(f"{environment.info().name} has no shop to show")
     async with served_site(environment, settings, offer=offer) as url:
         say(f"The shop is open at {url}/")
         say(f"Its sessions are those of the hub at {settings.hub or url}")

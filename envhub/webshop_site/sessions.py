@@ -132,7 +132,9 @@ class Sessions:
 
     def _check(self, described: wire.SessionState) -> None:
         if described.environment != NAME:
-            raise InvalidRequestError(f"this is a session of the environment {described.environment}, which has no shop")
+            raise InvalidRequestError(
+                f"this is a session of the environment {described.environment}, which has no shop"
+            )
         played_on = (described.identity or {}).get("dataset_hash", self._info.dataset_hash)
         if played_on != self._info.dataset_hash:
             raise InvalidRequestError(
@@ -148,7 +150,8 @@ def _path(session_id: str, verb: str = "") -> str:
 
 
 def _options(described: wire.SessionState) -> Mapping[str, Any]:
-    return (described.identity or {}).get("options", {})
+    options: Mapping[str, Any] = (described.identity or {}).get("options", {})
+    return options
 
 
 def _error(described: wire.SessionState) -> str | None:
@@ -158,7 +161,9 @@ def _error(described: wire.SessionState) -> str | None:
 def _message(turn: int, calls: Sequence[Call]) -> Message:
     """The same form at the same turn makes the same message: that is how a repeated one is known."""
     made = (
-        ToolCall(f"{PAGE_CALL}_{turn}_{position}", call.tool, json.dumps({call.argument: call.value}, ensure_ascii=False))
+        ToolCall(
+            f"{PAGE_CALL}_{turn}_{position}", call.tool, json.dumps({call.argument: call.value}, ensure_ascii=False)
+        )
         for position, call in enumerate(calls)
     )
     return Message.assistant(None, *made)

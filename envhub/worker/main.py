@@ -76,6 +76,7 @@ def build(
         settings=TableSettings(
             capacity=settings.capacity, max_step_s=settings.max_step_s, image_digest=settings.image_digest
         ),
+        labels=settings.labels,
     )
 
 
@@ -105,16 +106,17 @@ async def run(settings: Settings, *, parent: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     orphanage = asyncio.create_task(_until_orphaned(parent, clock, stopped), name="orphanage")
-    health = asyncio.create_task(_show_health(settings.health_file, dialers, clock), name="health")
+    if settings.health_file is not None:
+        links.append(asyncio.create_task(_show_health(Path(settings.health_file), dialers, clock), name="health"))
     for link in links:
         link.add_done_callback(lambda _: stopped.set())  # a worker without a link is of no use
     async with running(service):
         await stopped.wait()
         await _drain(service, clock, settings.drain_s)
     await _goodbye(service, clock, dialers)
-    for task in (*links, orphanage, health):
+    for task in (*links, orphanage):
         task.cancel()
-    for outcome in await asyncio.gather(*links, orphanage, health, return_exceptions=True):
+    for outcome in await asyncio.gather(*links, orphanage, return_exceptions=True):
         if isinstance(outcome, Exception):
             raise outcome
 
@@ -126,11 +128,11 @@ async def _until_orphaned(parent: int | None, clock: Clock, stopped: asyncio.Eve
         stopped.set()
 
 
-async def _show_health(file: str | None, dialers: Sequence[Dialer], clock: Clock) -> None:
+async def _show_health(file: Path, dialers: Sequence[Dialer], clock: Clock) -> None:
     """Touch ``file`` as long as a controller is linked: its age is what a container's health check looks at."""
-    while file is not None:
+    while True:
         if any(dialer.linked.is_set() for dialer in dialers):
-            Path(file).touch()
+            await asyncio.to_thread(file.touch)
         await clock.sleep(_HEALTH_S)
 
 

@@ -122,7 +122,7 @@ def test_markers_are_found_however_the_stream_is_cut(cuts: list[int]) -> None:
                 markers.append(event)
             else:
                 plain += event
-    assert markers == [Marker("S", NONCE, "17", ""), Marker("E", NONCE, "3", "/a b"), Marker("R", NONCE, "", "/")]
+    assert markers == [Marker("S", NONCE, 17, ""), Marker("E", NONCE, 3, "/a b"), Marker("R", NONCE, 0, "/")]
     assert plain == f"old\0\0{intro[:20]}out".encode() + b"bad\0"
 
 

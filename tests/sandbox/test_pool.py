@@ -10,7 +10,7 @@ import pytest
 
 from envhub.core.errors import EpisodeFailedError, SandboxLostError, ShuttingDownError, UnavailableError
 from envhub.core.sandbox import CommandResult, CommandStatus, SandboxSpec
-from envhub.sandbox.pool import WarmPool
+from envhub.sandbox.pool import CHECK_S, WarmPool
 from envhub.testing.clock import FakeClock, settle
 
 pytestmark = pytest.mark.timeout(20)
@@ -90,7 +90,7 @@ async def test_acquire_from_an_empty_pool_starts_directly_and_fills_up_behind() 
     assert desk.driver.n_open() == 1
 
 
-async def test_no_sandbox_is_handed_out_twice_and_each_is_checked() -> None:
+async def test_no_sandbox_is_handed_out_twice_nor_after_a_command() -> None:
     desk = Desk()
     desk.pool.warm(SPEC)
     await settle()
@@ -99,7 +99,7 @@ async def test_no_sandbox_is_handed_out_twice_and_each_is_checked() -> None:
         taken.append(await desk.pool.acquire(SPEC))
         await settle()
     assert len({id(one) for one in taken}) == 20
-    assert all(one.n_runs == 1 for one in taken[:3])
+    assert all(one.n_runs == 0 for one in taken)
     await desk.pool.close()
 
 
@@ -116,17 +116,48 @@ async def test_starts_are_bounded_however_many_wait() -> None:
     assert desk.driver.n_open() == 30
 
 
-async def test_an_unhealthy_sandbox_is_closed_and_another_one_given() -> None:
+async def test_what_waits_is_looked_at_and_replaced_when_it_does_not_work() -> None:
     desk = Desk()
     desk.pool.warm(SPEC)
     await settle()
     bad = desk.driver.started[:2]
     for one in bad:
         one.healthy = False
-    taken = await desk.pool.acquire(SPEC)
-    await settle()
-    assert taken not in bad and all(one.closed for one in bad)
+    await desk.clock.advance(CHECK_S)
+    assert all(one.closed for one in bad) and desk.pool.n_ready(SPEC) == 3
+    assert await desk.pool.acquire(SPEC) not in bad
     await desk.pool.close()
+
+
+async def test_who_asks_while_the_last_one_is_looked_at_does_not_wait_for_that() -> None:
+    desk = Desk(size=1)
+    desk.pool.warm(SPEC)
+    await settle()
+    sandbox = desk.driver.started[0]
+    sandbox.hang = asyncio.Event()
+    await desk.clock.advance(CHECK_S)
+    waiting = asyncio.ensure_future(desk.pool.acquire(SPEC))
+    await settle()
+    assert (await waiting) is desk.driver.started[1]
+    sandbox.hang.set()
+    await settle()
+    assert desk.pool.n_ready(SPEC) == 1 and (await desk.pool.acquire(SPEC)) is sandbox
+    await desk.pool.close()
+    assert desk.driver.n_open() == 2
+
+
+async def test_a_start_that_ends_after_its_spec_was_forgotten_is_not_lost() -> None:
+    desk = Desk(size=2, max_starts=1)
+    desk.pool.warm(SPEC)
+    await settle()
+    desk.driver.started[1].healthy = False
+    desk.driver.gate.clear()
+    await desk.clock.advance(101.0)
+    assert desk.driver.n_starting == 1
+    desk.driver.gate.set()
+    await settle()
+    await desk.pool.close()
+    assert desk.driver.n_open() == 0
 
 
 async def test_specs_do_not_share_sandboxes() -> None:
@@ -198,20 +229,15 @@ async def test_B025_cancel_during_start_leaves_the_sandbox_to_the_pool() -> None
     assert desk.driver.n_open() == 0
 
 
-async def test_B025_cancel_during_the_health_check_closes_the_sandbox() -> None:
+async def test_B025_close_during_a_look_closes_the_sandbox() -> None:
     desk = Desk(size=1)
     desk.pool.warm(SPEC)
     await settle()
     sandbox = desk.driver.started[0]
     sandbox.hang = asyncio.Event()
-    waiting = asyncio.ensure_future(desk.pool.acquire(SPEC))
-    await settle()
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    await settle()
-    assert sandbox.closed
+    await desk.clock.advance(CHECK_S)
     await desk.pool.close()
-    assert desk.driver.n_open() == 0
+    assert sandbox.closed and desk.driver.n_open() == 0
 
 
 async def test_B025_close_goes_on_when_its_caller_is_cancelled_twice() -> None:

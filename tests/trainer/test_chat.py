@@ -262,3 +262,10 @@ def test_renderings_of_one_conversation_are_not_repeated() -> None:
     assert json.dumps(TOOLS[0].parameters) in tokenizer.decode(chat.prompt(OPENING, TOOLS))
     other = (ToolSpec("jump", "Jump.", {"type": "object"}),)
     assert "jump" in tokenizer.decode(chat.prompt(OPENING, other))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_engine_stops_at_every_token_that_ends_a_turn(name: str) -> None:
+    tokenizer = ByteTokenizer()
+    stops = {tokenizer.decode([token]) for token in chat_format(name, tokenizer).stop_ids}
+    assert {ENDS.get(name, "<|endoftext|>"), "<|endoftext|>"} <= stops

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envhub import wire
@@ -24,6 +24,9 @@ from trainer_adapter.formats.family import after_reasoning
 CORPUS = call_corpus.recorded()
 FORMATS = {name: chat_format(name, ByteTokenizer()) for name in FAMILIES}
 LOOK = Message.assistant(None, ToolCall("call_0", "look", '{"at": "box"}'))
+HERMES_LOOK = '<tool_call>{"name": "look", "arguments": {"at": "box"}}</tool_call>'
+LLAMA_LOOK = '{"name": "look", "parameters": {"at": "box"}}'
+GLM_LOOK = 'look\n{"at": "box"}'
 WAIT = ToolCall("call_1", "wait", '{"n": 1}')
 
 
@@ -118,6 +121,7 @@ def test_no_call_with_a_problem_is_executed_by_an_environment(family: str) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@settings(deadline=None)
 @given(text=st.text(st.sampled_from(list('{}[]",:\\ \n</>_argkeyvtolcn1')) | st.characters(), max_size=60))
 def test_reading_never_raises_and_what_is_read_can_be_sent(family: str, text: str) -> None:
     marks = ("", "<tool_call>", "<|python_tag|>", "look\n", "CALL look ", '{"name": "look", "arguments": ')
@@ -229,6 +233,22 @@ def test_a_plain_call_that_cannot_be_read_is_a_problem_and_the_next_line_is_read
     bad, good = read("plain", f'{line}\nCALL wait {{"n": 1}}').tool_calls
     assert bad.problem and bad.name == name
     assert good == WAIT
+
+
+def test_a_glm_call_that_was_cut_off_anywhere_is_a_problem() -> None:
+    whole = "<tool_call>look\n<arg_key>at</arg_key>\n<arg_value>box</arg_value>\n</tool_call>"
+    assert read("glm45", whole) == LOOK
+    for end in range(len("<tool_call>"), len(whole)):
+        (call,) = read("glm45", whole[:end]).tool_calls
+        assert call.problem, whole[:end]
+
+
+@pytest.mark.parametrize(("family", "whole"), [("hermes", HERMES_LOOK), ("llama3", LLAMA_LOOK), ("glm4", GLM_LOOK)])
+def test_a_json_call_that_was_cut_off_within_its_json_is_a_problem(family: str, whole: str) -> None:
+    assert read(family, whole) == LOOK
+    for end in range(whole.index("{") + 1, whole.rindex("}")):
+        (call,) = read(family, whole[:end]).tool_calls
+        assert call.problem, whole[:end]
 
 
 def test_glm_values_have_the_type_of_their_parameter() -> None:

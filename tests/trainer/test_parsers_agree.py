@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from envhub import wire
+from tests.require import lacking
 from tests.trainer import call_corpus
 from tests.trainer.call_corpus import PARSERS, TOOLS, Answer, Case
 from trainer_adapter.formats.family import after_reasoning
@@ -34,9 +35,11 @@ class _Tokenizer:
 
 @pytest.fixture(scope="module")
 def parsers() -> Mapping[str, Callable[[str], Answer]]:
-    pytest.importorskip("vllm", reason="vllm is not installed in this environment")
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
-    from vllm.tool_parsers import ToolParserManager
+    try:
+        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
+        from vllm.tool_parsers import ToolParserManager
+    except ImportError:
+        lacking("trainer", "vllm is not installed in this environment")
 
     tools = [ChatCompletionToolsParam.model_validate(wire.tool_to_json(tool)) for tool in TOOLS]
     request = SimpleNamespace(tools=tools, tool_choice="auto")

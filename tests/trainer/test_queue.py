@@ -150,10 +150,15 @@ def test_a_cancelled_trajectory_takes_its_group_along_and_is_no_failure() -> Non
     assert made.account().dropped == {DropReason.CANCELLED: 2} and made.n_open == 0
 
 
-def test_a_trajectory_without_a_sampled_token_is_a_failure() -> None:
-    made = queue(b_min=1, n_retries=0)
+def test_a_trajectory_without_a_sampled_token_is_dropped_at_once_and_counts_as_no_failure_b008() -> None:
+    made = queue(b_min=1, n_retries=5, failure_window=1, max_failure_rate=0.1)
     made.put(played(made.admit(TASK)[0], versions=()))
-    assert made.account().dropped == {DropReason.FAILED: 2}
+    assert made.account().dropped == {DropReason.UNTRAINABLE: 2} and not made.retries
+    left = queue(b_min=1, n_retries=5, min_group=1, on_failure=OnFailure.SURVIVORS)
+    first, second = left.admit(TASK)
+    left.put(failed(first, FailureKind.UNTRAINABLE, "template_rewrites"))
+    left.put(played(second))
+    assert drained(left).n_trajectories == 1 and left.account().balanced
 
 
 def test_flat_groups_are_filtered_when_asked_b014() -> None:

@@ -32,8 +32,10 @@ class RenderedFormat:
         self._tokenizer = tokenizer
         self._family = family
         self._renderer = renderer
-        self._closing = self._single_tokens(family.closing)
-        self.stop_ids = self._single_tokens(family.stops)
+        eos = getattr(tokenizer, "eos_token", None)
+        self._stops = (*family.stops, eos) if eos else family.stops
+        self._closing = self._single_tokens((*family.closing, eos) if eos else family.closing)
+        self.stop_ids = self._single_tokens(self._stops)
         """Tokens at which an engine must stop."""
         self._texts: OrderedDict[tuple[Message, ...], tuple[Sequence[ToolSpec], str]] = OrderedDict()
 
@@ -62,8 +64,8 @@ class RenderedFormat:
         return not _same(messages[last], shown)
 
     def _read(self, text: str, tools: Sequence[ToolSpec]) -> Message:
-        while (stripped := text.rstrip()).endswith(self._family.stops):
-            stop = next(each for each in self._family.stops if stripped.endswith(each))
+        while (stripped := text.rstrip()).endswith(self._stops):
+            stop = next(each for each in self._stops if stripped.endswith(each))
             text = stripped[: -len(stop)]
         return self._family.read(text, tools)
 

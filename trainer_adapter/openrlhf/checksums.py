@@ -17,7 +17,11 @@ def checksum(tensor: torch.Tensor) -> str:
     """Of a tensor of any shape and type; 64-bit sums that wrap around, so the order of adding does not matter."""
     raw = tensor.detach().contiguous().view(-1).view(torch.uint8)
     n_words, rest = divmod(raw.numel(), 8)
-    words = raw[: n_words * 8].view(torch.int64) if raw.storage_offset() % 8 == 0 else raw[: n_words * 8].clone().view(torch.int64)
+    words = (
+        raw[: n_words * 8].view(torch.int64)
+        if raw.storage_offset() % 8 == 0
+        else raw[: n_words * 8].clone().view(torch.int64)
+    )
     if rest:
         tail = torch.zeros(8, dtype=torch.uint8, device=raw.device)
         tail[:rest] = raw[n_words * 8 :]

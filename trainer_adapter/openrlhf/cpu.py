@@ -1,4 +1,4 @@
-"""OpenRLHF without a GPU: eight small changes to modules as they are imported, in every process of a run.
+"""OpenRLHF without a GPU: small changes to modules as they are imported, in every process of a run.
 
 Invariant: nothing on disk changes, nothing is imported before its time, and nothing happens unless `setup` is called.
 """
@@ -123,6 +123,17 @@ class _GlooGroup:
         options = BroadcastOptions()
         options.rootRank, options.rootTensor = src, 0
         self._group.broadcast([tensor], options).wait()
+
+
+def keep_weights() -> None:
+    """For vLLM's engine core: on newer CPUs it would keep a packed copy of every weight, which no update reaches."""
+    import vllm.model_executor.layers.utils as layers
+    from torch.nn.functional import linear
+
+    def plain(layer: Any, remove_weight: bool) -> None:
+        layer.cpu_linear = linear
+
+    layers.dispatch_cpu_unquantized_gemm = plain
 
 
 def _shared_memory(module: Any, execute: Execute) -> None:

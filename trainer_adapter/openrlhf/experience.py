@@ -105,10 +105,8 @@ class ExperienceMaker(RemoteExperienceMaker):
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
-        if self._baseline is None:
-            made = super().compute_advantages_and_returns(experiences)
-        else:
-            made = self._by_group(experiences)
+        own = self._baseline is None
+        made = super().compute_advantages_and_returns(experiences) if own else self._by_group(experiences)
         rows = [self.rows[index] for each in made for index in each.index]
         tasks = [row.task for row in rows]
         pieces, masks = [each.advantages for each in made], [each.action_mask for each in made]
@@ -132,6 +130,7 @@ class ExperienceMaker(RemoteExperienceMaker):
             made: list[Experience] = super().compute_advantages_and_returns(experiences)
         for each in made:
             each.rewards = torch.tensor([self.rows[index].reward for index in each.index])
+            each.info["reward"] = each.rewards.clone()
             each.advantages = each.returns.clone()
         return made
 

@@ -24,7 +24,7 @@ from trainer_adapter.config import Config, TaskSection
 from trainer_adapter.engines import Draw, EnginePool
 from trainer_adapter.formats import chat_format
 from trainer_adapter.metrics import account_metrics, evaluation_metrics
-from trainer_adapter.openrlhf import settings
+from trainer_adapter.openrlhf import logs, settings
 from trainer_adapter.openrlhf.sampling import RemoteEngine
 from trainer_adapter.pipeline import Pipeline
 from trainer_adapter.queue import Account, Batch, Ticket, TrajectoryQueue
@@ -47,6 +47,7 @@ class QueueReport:
 
 class Rollouts:
     def __init__(self, engines: Sequence[Any]) -> None:
+        logs.show()
         run = settings.of_this_run()
         self._config = run.config
         self._engines = tuple(engines)

@@ -12,11 +12,12 @@ from trainer_adapter.openrlhf import cpu, settings
 
 if settings.VARIABLE in os.environ and settings.of_this_run().cpu:
     cpu.setup()  # vLLM's engine core is no Ray worker: nobody else calls it there
+    cpu.keep_weights()
 
-import torch  # noqa: E402  # after cpu.setup
-from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap  # noqa: E402
+import torch  # after cpu.setup
+from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap
 
-from trainer_adapter.openrlhf.checksums import RecordingGroup, checksum  # noqa: E402
+from trainer_adapter.openrlhf.checksums import RecordingGroup, checksum
 
 
 class HubWorker(WorkerWrap):

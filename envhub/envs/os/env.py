@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol, cast, get_args
 
 from envhub.core.clock import SystemClock
 from envhub.core.errors import (
+    EnvhubError,
     EpisodeFailedError,
+    GraderError,
     InvalidRequestError,
+    SandboxLostError,
     SandboxUnavailableError,
     TaskUnusableError,
     ToolError,
@@ -38,6 +42,8 @@ from envhub.sandbox.choose import DriverName, choose
 from envhub.sandbox.docker_api import DEFAULT_URL
 from envhub.sandbox.pool import WarmPool
 
+log = logging.getLogger(__name__)
+
 NAME = "os"
 VERSION = "1"
 MAX_TURNS = 8
@@ -50,9 +56,12 @@ OPTIONS: Mapping[str, JSON] = {"grading": "strict", "max_observation_chars": 800
 _MAX_TURN_S = 300.0
 """A turn takes no longer, whatever its calls do: a session's own limit on a step would end it without a reward."""
 _SET_UP_S = 60.0
+_PROOF_S = 60.0
+"""What it may take to prove on an untouched sandbox that it is not the grader that is broken."""
 _FILES_OF_A_CONTAINER = 'ulimit -Sn "$(ulimit -Hn)"'
 """Containers come with high limits, and a published set-up writes ``echo 123321>file``, which needs that many descriptors."""
 _GRADING = GradingLimits()
+_LOST = Verdict(False, "the session brought its own system down")
 
 
 class Sandboxes(Protocol):
@@ -64,24 +73,35 @@ class Sandboxes(Protocol):
 
 
 class WarmSandboxes:
-    """A pool over a driver, both closed with it; what dead owners left is removed before the first sandbox is given."""
+    """A pool over a driver, both closed with it; what dead owners left is removed, as far as it can be, before a sandbox is given."""
 
     def __init__(self, driver: SandboxDriver, pool: WarmPool) -> None:
         self._driver = driver
         self._pool = pool
-        self._sweep: asyncio.Task[int] | None = None
+        self._sweep: asyncio.Task[None] | None = None
 
     async def acquire(self, spec: SandboxSpec) -> Sandbox:
         if self._sweep is None:
-            self._sweep = asyncio.create_task(self._driver.sweep(), name="sandbox-sweep")
+            self._sweep = asyncio.create_task(self._swept(), name="sandbox-sweep")
         await asyncio.shield(self._sweep)
         return await self._pool.acquire(spec)
+
+    async def _swept(self) -> None:
+        try:
+            n_removed = await self._driver.sweep()
+        except Exception:  # boundary: what a dead owner left is no reason not to play
+            log.warning("what dead owners left could not be removed", exc_info=True)
+        else:
+            if n_removed:
+                log.info("removed %d sandboxes of dead owners", n_removed)
 
     async def close(self) -> None:
         if self._sweep is not None:
             await asyncio.wait([self._sweep])
-        await self._pool.close()
-        await self._driver.close()
+        try:
+            await self._pool.close()
+        finally:
+            await self._driver.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +127,18 @@ class OSOptions:
 
 
 class OSEpisode(ToolEpisode):
-    """``task`` is set up in ``sandbox``, which the episode owns, and has its gold."""
+    """``task`` is set up in ``sandbox``, which the episode owns, and has its gold. ``is_sound`` says whether its grading works on a
+    sandbox that no agent has touched."""
 
-    def __init__(self, task: OSTask, sandbox: Sandbox, options: OSOptions) -> None:
+    def __init__(
+        self, task: OSTask, sandbox: Sandbox, options: OSOptions, *, is_sound: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._task = task
         self._sandbox = sandbox
         self._options = options
-        self.turn_limits = TurnLimits(budget_s=max(1.0, _MAX_TURN_S - options.command_timeout_s - _GRADING.total_s))
+        self._is_sound = is_sound
+        grading_s = _GRADING.total_s + _PROOF_S
+        self.turn_limits = TurnLimits(budget_s=max(1.0, _MAX_TURN_S - options.command_timeout_s - grading_s))
 
     async def reset(self) -> Observation:
         messages = Message.system(prompts.SYSTEM), Message.user(prompts.first_message(self._task.description))
@@ -122,14 +147,19 @@ class OSEpisode(ToolEpisode):
         return Observation(messages, self.tools, info)
 
     @tool
-    async def bash_action(self, script: Annotated[str, "The bash script to run."]) -> str:
+    async def bash_action(self, script: Annotated[str, "The bash script to run."]) -> str | End:
         """Run a bash script in your shell and get its output."""
         if "\0" in script or len(script) > MAX_SCRIPT_CHARS:
             raise ToolError(
                 f"Error: a script is text of at most {MAX_SCRIPT_CHARS} characters, without NUL. Nothing was run."
             )
         timeout_s = self._options.command_timeout_s
-        result = await self._sandbox.run(script, timeout_s=timeout_s, max_bytes=MAX_OUTPUT_BYTES)
+        try:
+            result = await self._sandbox.run(script, timeout_s=timeout_s, max_bytes=MAX_OUTPUT_BYTES)
+        except SandboxLostError as error:
+            if not error.by_session or self._options.grading != "strict":
+                raise
+            return _end(_LOST, "The system has crashed. The task has ended.")
         return prompts.observation(
             result,
             max_chars=self._options.max_observation_chars,
@@ -155,13 +185,24 @@ class OSEpisode(ToolEpisode):
         """A double in a copied sandbox (files and shell, no background processes); None when the driver cannot copy."""
         if not isinstance(self._sandbox, ForkableSandbox):
             return None
-        return OSEpisode(self._task, await self._sandbox.fork(), self._options)
+        return OSEpisode(self._task, await self._sandbox.fork(), self._options, is_sound=self._is_sound)
 
     async def close(self) -> None:
         await self._sandbox.close()
 
     async def _grade(self, submitted: str | None) -> Verdict:
-        return await judge.grade(self._task, submitted, self._sandbox, mode=self._options.grading, limits=_GRADING)
+        """In strict mode a check that breaks on what the agent left, and on nothing else, has found the task not done."""
+        try:
+            return await judge.grade(self._task, submitted, self._sandbox, mode=self._options.grading, limits=_GRADING)
+        except SandboxLostError as error:
+            if not error.by_session or self._options.grading != "strict":
+                raise
+            return _LOST
+        except (GraderError, EpisodeFailedError) as error:
+            if self._options.grading != "strict" or not await self._is_sound():
+                raise
+            log.info("what an agent left cannot be graded", extra={"task": self._task.id, "reason": error.message})
+            return Verdict(False, "what is there cannot be graded")
 
 
 def _end(verdict: Verdict, content: str) -> End:
@@ -190,6 +231,7 @@ class OSEnvironment:
         self._driver = driver
         self._image_digest = image_digest
         self._installs = installs
+        self._sound: dict[TaskRef, bool] = {}
 
     def info(self) -> EnvironmentInfo:
         hashes = json.dumps({name: tasks.dataset_hash for name, tasks in sorted(self._splits.items())})
@@ -216,7 +258,7 @@ class OSEnvironment:
         except BaseException:
             await sandbox.close()
             raise
-        return OSEpisode(problem, sandbox, checked)
+        return OSEpisode(problem, sandbox, checked, is_sound=lambda: self._is_sound(task))
 
     def solution(self, task: TaskRef) -> Sequence[Message] | None:
         """None for a published task, whose gold only its sandbox knows."""
@@ -245,6 +287,17 @@ class OSEnvironment:
             return SelfTest(error.message, usable=False)
         finally:
             await sandbox.close()
+
+    async def _is_sound(self, task: TaskRef) -> bool:
+        """Whether the task's grading works where no agent has been. Only what could be found out is remembered."""
+        if task not in self._sound:
+            try:
+                async with asyncio.timeout(_PROOF_S):
+                    self._sound[task] = (await self.self_test(task)).usable
+            except (EnvhubError, TimeoutError) as error:
+                log.warning("whether the grading of %s %d works is not known: %s", task.split, task.index, error)
+                return False
+        return self._sound[task]
 
     def exploits(self) -> Mapping[str, Callable[[Observation], Script]]:
         return EXPLOITS

@@ -90,7 +90,7 @@ async def _grade_answer(answer: Answer, submitted: str | None, sandbox: Sandbox,
             raise GraderError("the task has an answer but no gold")
         try:
             golds = (await _reference(answer, answer.reference, sandbox, limits, "judge"),)
-        except TaskUnusableError as error:
+        except (TaskUnusableError, GraderError) as error:
             return Verdict(False, f"what the answer is about is not there: {error.message}")
     try:
         correct = any(matches(answer.kind, gold, submitted) for gold in golds)

@@ -1,0 +1,1 @@
+"""A hub whose workers live on a Ray cluster: ``envhub up --ray``. Needs the extra ``ray``."""

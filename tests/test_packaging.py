@@ -62,6 +62,16 @@ def test_the_wheel_carries_the_datasets_with_the_packages_that_read_them(wheel: 
     assert "envhub/py.typed" in names and "envhub/cli.py" in names
 
 
+def test_the_wheel_carries_the_templates_and_the_style_of_the_shop(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    for file in (
+        "webshop_site/templates/item.html",
+        "webshop_site/static/shop.css",
+        "envs/webshop/templates/page.html",
+    ):
+        assert f"envhub/{file}" in names
+
+
 def test_the_wheel_carries_no_tests_no_generators_and_no_root_package_of_another_name(wheel: zipfile.ZipFile) -> None:
     roots = {name.partition("/")[0] for name in wheel.namelist()}
     assert roots <= {"envhub", "trainer_adapter", f"envhub-{__version__}.dist-info"}

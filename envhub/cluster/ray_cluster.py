@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from envhub.config import ConfigError
 
 log = logging.getLogger(__name__)
 
+_KNOCK_S = 5.0
 _KILL_MARGIN_S = 5.0
 _MOST_WORDS = 400
 
@@ -33,10 +35,22 @@ def connect(address: str) -> None:
             f"{address} is an address for Ray clients, which workers cannot dial back: run envhub on a node of the cluster "
             "(for example with 'ray job submit') and name HOST:PORT or 'auto'"
         )
+    _knock(address)
     try:
         ray.init(address, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RaySystemError) as error:
         raise ConfigError(f"cannot join the Ray cluster {address!r}: {_words(error)}") from None
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes where nobody listens. Raises ConfigError."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+    except OSError as error:
+        raise ConfigError(f"cannot join the Ray cluster {address!r}: {error.strerror or error}") from None
 
 
 def leave() -> None:
@@ -81,12 +95,14 @@ class RayWorker:
     def __init__(self, actor: Any, settings: bytes) -> None:
         self._actor = actor
         self._settings = settings
+        self._has_started = False
 
     async def started(self) -> str:
         try:
             node: str = await self._actor.node.remote()
         except ray.exceptions.RayError as error:
             raise WorkerGoneError(_words(error)) from None
+        self._has_started = True
         return node
 
     async def ended(self) -> str:
@@ -99,13 +115,19 @@ class RayWorker:
 
     async def stop(self, limit_s: float) -> None:
         try:
+            if self._has_started:
+                await self._ask_to_stop(limit_s)
+        finally:
+            ray.kill(self._actor)
+
+    async def _ask_to_stop(self, limit_s: float) -> None:
+        try:
             async with asyncio.timeout(limit_s + _KILL_MARGIN_S):
                 await self._actor.stop.remote(limit_s)
         except TimeoutError:
             log.warning("a worker did not stop in time and is killed")
         except ray.exceptions.RayError as error:
             log.debug("a worker was gone before it was stopped: %s", _words(error))
-        ray.kill(self._actor)
 
 
 def _words(error: BaseException) -> str:

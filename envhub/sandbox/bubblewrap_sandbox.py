@@ -257,26 +257,6 @@ class _PipeChannel:
         """What comes from now on is the shell's alone."""
         self._first_words = None
 
-    @asynccontextmanager
-    async def _telling_whose_doing(self) -> AsyncIterator[None]:
-        """While the spawner lives and nobody closes the sandbox, only the session itself can have ended its first process."""
-        try:
-            yield
-        except SandboxLostError as error:
-            if error.by_session or not await self._has_ended_itself():
-                raise
-            raise SandboxLostError(error.message, by_session=True) from error
-
-    async def _has_ended_itself(self) -> bool:
-        """A process that dies closes its pipes a moment before it is gone."""
-        for _ in range(20):
-            if self._closing is not None or self._init is None or not self._link.alive:
-                return False
-            if process(self._init) is None:
-                return True
-            await self._clock.sleep(0.01)
-        return False
-
     async def reap(self, runner: int | None) -> None:
         await self._sandbox.reap(runner)
 

@@ -44,6 +44,7 @@ def main() -> None:
     poller.register(control, select.POLLIN)
     poller.register(woken, select.POLLIN)
     stage.proc_that_takes_writes()
+    stage.allow_many_files()
     sys.meta_path.clear()
     gc.freeze()
     while os.getppid() == parent:

@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,8 @@ _WRITABLE_PROC = (
 kernel has more (irq, bus), which bwrap covers itself."""
 _MASKED_PROC = ("kcore", "keys", "timer_list")
 _SPARE_INODES = 32
-_N_FILES = 65_536
+_N_FILES = 131_072
+"""Published set-ups write ``echo 123321>file``, which names a descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,14 @@ def limit_resources(memory_bytes: int, n_processes: int, bounded: Sequence[str])
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if "pids" not in bounded:
         resource.setrlimit(resource.RLIMIT_NPROC, (n_processes, n_processes))
+
+
+def allow_many_files() -> None:
+    """Raise this process's own bound to what a session may have, where the machine lets us: inside a namespace it is too late."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _N_FILES:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, _N_FILES))
 
 
 def file_with(data: bytes) -> int:

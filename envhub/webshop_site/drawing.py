@@ -85,7 +85,7 @@ class Drawing:
             groups=forms.groups(state) if state.page is Page.ITEM else {},
             n_pages=-(-len(state.rows) // PAGE_SIZE),
             first=(state.number - 1) * PAGE_SIZE + 1,
-            ending=_REASONS.get(str(visit.reason), f"This session is over: {visit.reason}."),
+            ending=_REASONS.get(str(visit.reason), f"It ended before anything was bought: {visit.reason}."),
             parts=_parts(state),
         )
 
@@ -108,9 +108,7 @@ def _parts(state: State) -> list[Part]:
         parts.append(Part("Options", "Wanted options that were chosen", score.r_option, score.w_option))
     if score.r_price is not None:
         parts.append(Part("Price", "The price is within the limit", float(score.r_price), score.w_price))
-    parts.append(
-        Part("Kind of product", "The same kind of product as the wanted one; multiplies the rest", score.r_type, None)
-    )
+    parts.append(Part("Kind of product", "As wanted; multiplies the rest", score.r_type, None))
     return parts
 
 

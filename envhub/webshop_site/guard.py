@@ -33,7 +33,8 @@ class Guard:
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
             return
         headers = Headers(scope=scope)
 

@@ -20,6 +20,9 @@ from envhub.envs.webshop.pages import State
 PAGE_CALL = "page"
 """How the ids of the calls begin that came from a page of the site."""
 
+_MOST_CHARS = 200
+"""Of a call, as it is shown; tools may send any length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -57,7 +60,7 @@ class Mirror:
 
 def _actions(message: Message) -> tuple[Action, ...]:
     return tuple(
-        Action(f"{call.name}({_argument(call.arguments)})", call.id.startswith(PAGE_CALL))
+        Action(f"{call.name}({_argument(call.arguments)})"[:_MOST_CHARS], call.id.startswith(PAGE_CALL))
         for call in message.tool_calls
     )
 

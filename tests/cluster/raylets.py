@@ -35,13 +35,20 @@ class Raylets:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rays"))  # short: it holds the paths of Unix sockets
-        self._nodes: dict[str, int] = {}
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Raylets:
         try:
-            self._start("head", "--head", f"--port={self.port}", f"--temp-dir={self._folder}", "--num-cpus=0")
+            self._start(
+                "head",
+                "--head",
+                f"--port={self.port}",
+                f"--temp-dir={self._folder}",
+                "--num-cpus=0",
+                "--include-dashboard=false",
+            )
         except BaseException:
             self._clear()
             raise
@@ -74,27 +81,27 @@ class Raylets:
 
     def worker_pids(self) -> list[int]:
         """The worker processes of hubs."""
-        members = [pid for leader in self._nodes.values() for pid in session_members(leader)]
+        members = [pid for leader in self._nodes.values() for pid in session_members(leader.pid)]
         return [pid for pid in members if b"envhub.cluster.program" in _read(pid, "cmdline")]
 
     def mentions(self, *texts: str) -> list[str]:
         """Where one of the texts is to be seen: in the cluster's logs, or in command lines and variables of its processes."""
         found = [str(path) for path in self._folder.rglob("*") if path.is_file() and _has(path.read_bytes(), texts)]
         for leader in self._nodes.values():
-            for pid in session_members(leader):
+            for pid in session_members(leader.pid):
                 found += [f"{pid} {what}" for what in ("cmdline", "environ") if _has(_read(pid, what), texts)]
         return found
 
     def _commands(self, name: str) -> list[bytes]:
-        return [_read(pid, "cmdline") for pid in session_members(self._nodes[name])]
+        return [_read(pid, "cmdline") for pid in session_members(self._nodes[name].pid)]
 
     def _start(self, name: str, *arguments: str) -> None:
         log = self._folder / f"{name}.log"
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
-        command += ["--object-store-memory=80000000", "--include-dashboard=false", *arguments]
+        command += ["--object-store-memory=80000000", *arguments]
         with log.open("wb") as output:
             popen = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        self._nodes[name] = popen.pid
+        self._nodes[name] = popen
         until = time.monotonic() + _UP_WITHIN_S
         while "will now block" not in log.read_text():
             if popen.poll() is not None or time.monotonic() > until:
@@ -108,19 +115,16 @@ class Raylets:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _end_session(leader: int) -> None:
+def _end_session(leader: subprocess.Popen[bytes]) -> None:
     """Kill until none is left: new processes may start while the others die."""
-    while members := session_members(leader):
+    while members := session_members(leader.pid):
         for pid in members:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(0.02)
-    try:
-        os.waitpid(leader, 0)
-    except ChildProcessError:
-        pass
+    leader.wait()
 
 
 def session_members(leader: int) -> list[int]:

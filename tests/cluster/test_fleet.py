@@ -131,7 +131,7 @@ async def test_without_room_for_the_first_worker_the_fleet_fails_and_says_what_i
         await yard.clock.advance(29.0)
         assert not task.done()
         await yard.clock.advance(2.0)
-        with pytest.raises(PlacementError, match="calculator could be placed .* no node has more than 0 sandbox"):
+        with pytest.raises(PlacementError, match=r"calculator could be placed .* no node has more than 0 sandbox"):
             await task
 
 

@@ -99,7 +99,7 @@ async def test_sessions_play_on_several_nodes_with_keys_nowhere_to_be_seen_and_n
         for session in sessions:
             question = str(session.messages[-1].content)
             a, b, c = (int(each) for each in re.findall(r"\d+", question))
-            step = await session.interact(Message.assistant(tool_calls=(call("submit", answer=a * b + c),)))
+            step = await session.interact(Message.assistant(None, call("submit", answer=a * b + c)))
             assert step.terminated and step.reward == 1.0
     assert len(cluster.worker_pids()) == 2
     assert not cluster.mentions(_WORKER_KEY, _CLIENT_KEY)
@@ -148,7 +148,6 @@ async def test_workers_grow_under_a_queue_and_shrink_when_idle(
     await until_answers(up.url + "/readyz", up.process, 40)
     async with up.hub() as hub:
         await until_workers(hub, 1)
-        (first,) = await nodes_of(hub)
         sessions = [hub.session("calculator") for _ in range(4)]
         starts = [asyncio.create_task(session.start()) for session in sessions]
         await until_workers(hub, 3)

@@ -59,6 +59,7 @@ async def earned(environment, split, index, *messages, grading="strict"):
         await episode.close()
 
 
+@pytest.mark.slow
 async def test_the_dev_items_pass_their_self_test(environment):
     assert await defective(environment, "agentbench-dev", range(26)) == {}
 
@@ -71,7 +72,7 @@ async def test_a_sample_of_the_standard_items_passes_its_self_test(environment):
 async def test_nearly_all_standard_items_are_usable(environment):
     found = await defective(environment, "agentbench-std", range(144))
     unusable = sorted(index for index, result in found.items() if not result.usable)
-    assert set(unusable) <= {26, 52, 53, 55, 123}, found
+    assert set(unusable) <= {52, 53, 55, 123}, found
 
 
 @pytest.mark.slow
@@ -80,7 +81,7 @@ async def test_nearly_all_training_items_are_usable(environment):
     assert sum(not result.usable for result in found.values()) <= 10, found
 
 
-@pytest.mark.parametrize("index", STATE)
+@pytest.mark.parametrize("index", [STATE[0], *(pytest.param(index, marks=pytest.mark.slow) for index in STATE[1:])])
 async def test_a_published_change_is_paid_for_in_both_gradings(environment, splits, index):
     task = splits["agentbench-std"][index]
     act = call("bash_action", script=f"(cd ~\n{task.published.example.code}\n)")

@@ -224,6 +224,7 @@ async def test_a_double_sees_what_its_original_did_and_goes_its_own_way(environm
     await asyncio.gather(episode.close(), double.close())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", [":(){ :|:& };:", "head -c 1G /dev/zero > /root/big", "cd /root; touch {1..40000}"])
 async def test_a_session_that_used_its_limits_up_is_still_graded(environment, bomb):
     """B042."""
@@ -275,6 +276,7 @@ def held(driver, tmp_path):
     return count
 
 
+@pytest.mark.slow
 async def test_a_hundred_episodes_leave_nothing_behind(environment, held):
     await played(environment, COUNT, bash("ls"))
     fds, mounts, files = held()

@@ -3,17 +3,40 @@
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from envhub.core.clock import SystemClock
 from envhub.core.errors import SandboxFileError
 from envhub.core.sandbox import Sandbox, SandboxSpec
 from envhub.sandbox.bubblewrap import BubblewrapDriver
+from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import Machine
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def driver(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BubblewrapDriver]:
+    made = driver_in(tmp_path_factory.mktemp("runtime"), machine)
+    yield made
+    await made.close()
+
+
+def driver_in(folder: Path, machine: Machine) -> BubblewrapDriver:
+    """One that shows this machine's own programs."""
+    return BubblewrapDriver(
+        machine, owner=Owner.current(), clock=SystemClock(), runtime=folder, image_root=folder / "no-images"
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def box(driver: BubblewrapDriver) -> Sandbox:
+    """One for all that do it no harm."""
+    return await driver.start(SandboxSpec())
 
 
 async def out(box: Sandbox, script: str) -> str:
@@ -147,22 +170,24 @@ async def test_chroot_with_an_open_folder_does_not_break_out(box: Sandbox) -> No
     assert await out(box, script) == "1\nFalse\n"
 
 
-async def test_two_sandboxes_do_not_see_each_other(bubblewrap: BubblewrapDriver) -> None:
-    one, two = await bubblewrap.start(SandboxSpec()), await bubblewrap.start(SandboxSpec())
+async def test_two_sandboxes_do_not_see_each_other(driver: BubblewrapDriver) -> None:
+    one, two = await driver.start(SandboxSpec()), await driver.start(SandboxSpec())
     await out(one, "echo s > /root/mine; echo s > /dev/shm/x; echo s > /tmp/x; sleep 7777 & sleep 7778 &")
     assert await out(two, "ls -A /root/mine /dev/shm/x /tmp/x 2>/dev/null; pgrep -f 777; echo $?") == "1\n"
 
 
 async def test_environment_of_the_hub_is_not_visible(
-    bubblewrap: BubblewrapDriver, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENVHUB_WORKER_KEY", "very-secret")
-    box = await bubblewrap.start(SandboxSpec())
+    driver = driver_in(runtime, machine)
+    box = await driver.start(SandboxSpec())
     seen = await out(box, "env; cat /proc/*/environ | tr '\\0' '\\n'")
     for view in ("session", "judge"):
         done = await box.exec(["env"], timeout_s=10, view=view)
         seen += done.stdout.decode()
     assert "very-secret" not in seen and seen.count("PATH=") >= 3
+    await driver.close()
 
 
 async def test_links_and_dots_out_of_the_sandbox_lead_nowhere(box: Sandbox, tmp_path: Path) -> None:
@@ -192,8 +217,9 @@ def _exec(box: Sandbox) -> Awaitable[object]:
 
 @pytest.mark.parametrize("enter", [_put, _exec])
 async def test_code_of_the_session_never_runs_in_what_enters(
-    box: Sandbox, enter: Callable[[Sandbox], Awaitable[object]]
+    driver: BubblewrapDriver, enter: Callable[[Sandbox], Awaitable[object]]
 ) -> None:
+    box = await driver.start(SandboxSpec())
     library = os.path.dirname(os.__file__)
     await out(
         box,

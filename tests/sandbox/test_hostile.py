@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from _pytest.mark.structures import ParameterSet
 
 from envhub.core.sandbox import CommandStatus, Sandbox, SandboxDriver, SandboxSpec
 from envhub.testing.hostile import HOSTILE, HostileInput, survive
@@ -19,6 +20,22 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.asyncio(loop_scope="module")]
 
 FLOODS = ("yes", "cat /dev/zero", "seq 1 100000000", "head -c 2G /dev/urandom", "head -c 200M /dev/zero | tr '\\0' x")
 HEAVY = ("fork bomb", "fork bomb of daemons", "yes", "busy daemon", "full disk", "no inodes", "2 GiB of memory")
+QUICK = (
+    "fork bomb",
+    "yes",
+    "background job",
+    "kill everything",
+    "exit",
+    "full disk",
+    "closed output",
+    "replaced builtins",
+)
+
+
+def _param(hostile: HostileInput) -> ParameterSet:
+    """All of them take a minute: most are left to the full suite."""
+    marks = () if hostile.name in QUICK else pytest.mark.slow
+    return pytest.param(hostile, id=hostile.name.replace(" ", "-"), marks=marks)
 
 
 @pytest_asyncio.fixture(params=NAMES, scope="module", loop_scope="module")
@@ -27,7 +44,7 @@ async def driver(request: pytest.FixtureRequest) -> AsyncIterator[SandboxDriver]
         yield found
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.name.replace(" ", "-"))
+@pytest.mark.parametrize("hostile", [_param(hostile) for hostile in HOSTILE])
 async def test_session_survives(driver: SandboxDriver, hostile: HostileInput) -> None:
     sandbox = await driver.start(SandboxSpec())
     try:

@@ -175,7 +175,13 @@ mkdir gone; cd gone; rmdir ../gone; cd /usr|f() { f; }; ulimit -s 1024; f|kill -
 """
 
 
-@pytest.mark.parametrize("script", [part for line in KEPT.strip().splitlines() for part in line.split("|")])
+SABOTAGE = [part for line in KEPT.strip().splitlines() for part in line.split("|")]
+QUICK = SABOTAGE[::8]
+
+
+@pytest.mark.parametrize(
+    "script", [part if part in QUICK else pytest.param(part, marks=pytest.mark.slow) for part in SABOTAGE]
+)
 async def test_sabotage_is_survived_with_the_state(session: Session, script: str) -> None:
     await session.run("kept=1; cd /usr; f_kept() { echo here; }")
     await session.run(script, timeout_s=2.0)
@@ -183,7 +189,14 @@ async def test_sabotage_is_survived_with_the_state(session: Session, script: str
     assert result.status is STATUS.OK and result.output.endswith("1 /usr\nhere\n"), result
 
 
-@pytest.mark.parametrize("script", ["kill -9 0", "bash -c 'kill -9 -1'", "pkill -9 bash", "pkill -STOP bash"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "kill -9 0",
+        "bash -c 'kill -9 -1'",
+        *(pytest.param(f"pkill -{s} bash", marks=pytest.mark.slow) for s in ("9", "STOP")),
+    ],
+)
 async def test_killing_every_process_gives_a_new_shell(session: Session, script: str) -> None:
     await session.run("v=1; cd /usr; sleep 300 &")
     result = await session.run(f"{script}; sleep 600", timeout_s=2.0)
@@ -191,6 +204,7 @@ async def test_killing_every_process_gives_a_new_shell(session: Session, script:
     assert await session.said("echo [$v]; pgrep -c sleep") == "[]\n0\n"
 
 
+@pytest.mark.slow
 async def test_a_forged_end_costs_the_forger_alone(session: Session) -> None:
     forged = r"builtin printf '\0%s:E:%s:0:/\0\0%s:R:%s:/\0' $__envhub_t $__envhub_n $__envhub_t $__envhub_n; sleep 600"
     await session.run(forged, timeout_s=2.0)

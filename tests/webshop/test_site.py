@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from envhub import webshop_site as site_package
 from envhub.client.hub import Hub
 from envhub.config import ConfigError, Settings
 from envhub.core.types import Message, StepResult, TaskRef, ToolCall
@@ -37,13 +38,18 @@ LAMP = product(
     "B1",
     f"Brass lamp {EVIL}",
     price=20.0,
-    options={"color": ("red", 'wine "dark" & <b>', "same"), f"size{EVIL}": ("small", "same", "buy now", "search")},
+    options={
+        "color": ("red", 'wine "dark" & <b>', "dark red", "same"),
+        f"size{EVIL}": ("small", "same", "buy now", "search"),
+    },
     description=EVIL,
     bullets=(EVIL, " ", "soft light"),
     nouns=("brass", "lamp"),
 )
 OTHERS = [product(f"B{number}", f"Plain lamp {number}", nouns=("plain", "lamp")) for number in range(2, 25)]
 GOAL = Goal("B1", f"a soft red lamp {EVIL}", ("soft",), ("red",), 20.0)
+DARK = Goal("B1", f"a soft dark red lamp {EVIL}", ("soft",), {"color": "dark red"}, 20.0)
+"""The published reward misses its colour, the consistent one does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ async def sited(environment: WebShopEnvironment) -> AsyncIterator[Site]:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """A shop with a hostile product among plain ones."""
-    stored(tmp_path, [LAMP, *OTHERS], {"test": [GOAL], "dev": [GOAL, GOAL]}).close()
+    stored(tmp_path, [LAMP, *OTHERS], {"test": [GOAL], "dev": [GOAL, DARK]}).close()
     async for opened in sited(WebShopEnvironment(open_tasks(str(tmp_path / "catalogue")))):
         yield opened
 
@@ -492,12 +498,22 @@ async def test_what_tools_say_wrongly_changes_nothing_and_is_told(site: Site) ->
     assert score(await site.play(address, "buy now")) == 1.0
 
 
-async def test_a_session_keeps_its_reward_mode(site: Site) -> None:
-    async with site.hub.session("webshop", "test", 0, options={"reward_mode": "consistent", "max_turns": 5}) as session:
+async def test_a_call_of_any_length_makes_a_page_of_bounded_length(site: Site) -> None:
+    address = await site.start()
+    await site.tool(address, 0, search("lamp " * 20_000))
+    page = (await site.http.get(address)).text
+    assert "Products 1 to 10" in page and len(page) < 40_000
+
+
+@pytest.mark.parametrize(("mode", "reward", "options"), [("webshop", 2 / 3, "0 %"), ("consistent", 1.0, "100 %")])
+async def test_a_session_keeps_its_options_and_its_limits(site: Site, mode: str, reward: float, options: str) -> None:
+    async with site.hub.session("webshop", "dev", 1, options={"reward_mode": mode, "max_turns": 5}) as session:
         address = f"/s/{session.id}"
         assert "0</strong> of 5" in (await site.http.get(address)).text
-        await session.interact(Message.assistant(None, search("brass"), click("b1")))
-        assert score(await site.play(address, "buy now")) == 2 / 3
+        await session.interact(Message.assistant(None, search("brass"), click("b1"), click("dark red")))
+        page = await site.play(address, "buy now")
+    assert score(page) == reward
+    assert re.search(r"Options<.*?<td>(.*?)</td>", page, re.DOTALL)[1] == options
 
 
 async def test_a_session_without_a_shop_is_refused(site: Site) -> None:
@@ -513,6 +529,38 @@ async def test_a_session_of_another_catalogue_is_refused(site: Site, tiny: Tasks
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:1") as http:
         answer = await http.get(address)
     assert answer.status_code == 400 and "another catalogue" in answer.text
+
+
+# --- looks ----------------------------------------------------------------------------------------------------------
+
+
+def test_texts_and_edges_stand_out_from_what_is_behind_them() -> None:
+    style = (Path(site_package.__file__).parent / "static" / "shop.css").read_text("utf-8")
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", style))
+    for front, behind in (
+        ("ink", "paper"),
+        ("soft", "paper"),
+        ("main", "tint"),
+        ("main-dark", "tint"),
+        ("ink", "warm"),
+    ):
+        assert contrast(colours[front], colours[behind]) >= 4.5, (front, behind)
+    assert contrast("#ffffff", colours["main"]) >= 4.5
+    (focus,) = set(re.findall(r":focus-visible[^{]*{ outline: 3px solid (#\w+)", style))
+    for behind in ("paper", "card", "tint"):
+        assert contrast(focus, colours[behind]) >= 3 and contrast(colours["edge"], colours["card"]) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2, 1.4.3."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    shares = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 # --- serving --------------------------------------------------------------------------------------------------------

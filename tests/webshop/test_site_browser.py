@@ -1,6 +1,6 @@
 """The site in a real Chromium without JavaScript: by mouse, by keyboard alone, beside tools, twice at once, and in small windows.
 
-With ENVHUB_RECORD set to a folder, the pictures of the documentation are written there.
+With ENVHUB_TEST_PICTURES set to a folder, the pictures of the documentation are written there.
 """
 
 from __future__ import annotations
@@ -350,14 +350,14 @@ async def fits(tab: Tab, width: int) -> None:
 
 
 async def test_pictures_of_every_kind_of_page(catalogues: Path, browser: Browser) -> None:
-    """Real pixels come out; with ENVHUB_RECORD they are kept for the documentation."""
+    """Real pixels come out; with ENVHUB_TEST_PICTURES they are kept for the documentation."""
     tasks = open_tasks("small", cache=catalogues)
     environment = WebShopEnvironment(tasks)
     task = TaskRef("webshop", "test", 1)
     wanted = environment.goal(task).asin
     pictures: dict[str, bytes] = {}
     async with opened(environment, browser) as shop:
-        tab = await shop.browser.tab(width=900, height=640)
+        tab = await shop.browser.tab(width=900, height=720)
         await tab.open(f"{shop.url}/?split={task.split}&task={task.index}")
         pictures["start"] = await tab.picture()
         await tab.press("button", "Start shopping")
@@ -375,6 +375,6 @@ async def test_pictures_of_every_kind_of_page(catalogues: Path, browser: Browser
         pictures["score"] = await tab.picture()
     for name, picture in pictures.items():
         assert picture.startswith(b"\x89PNG") and 10_000 < len(picture) < 150_000, name
-    if folder := os.environ.get("ENVHUB_RECORD"):
+    if folder := os.environ.get("ENVHUB_TEST_PICTURES"):
         for name, picture in pictures.items():
             (Path(folder) / f"webshop-{name}.png").write_bytes(picture)

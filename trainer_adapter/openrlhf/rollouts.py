@@ -74,6 +74,7 @@ class Rollouts:
         self._queue = TrajectoryQueue(
             self._config.queue_settings, version=int(state["version"]), serial=int(state["serial"])
         )
+        log.info("restored: version %d, %d groups given out", self._queue.version, self._queue.serial)
 
     async def fit(self, episode: int, total_consumed_prompts: int) -> None:
         """Play until the trainer stops."""

@@ -1,7 +1,7 @@
 """Makes a folder with a random Qwen2 of some 100 000 parameters and a tokenizer in which a whole tool call is one token.
 
-``python tiny_model.py FOLDER``. The model plays like a table of pairs: after the prompt one of the calls, after a call the end of the
-turn. So it acts in real environments, is right every few tries, and has something to learn.
+``python tiny_model.py FOLDER [--endless]``. The model plays like a table of pairs: after the prompt one of the calls, after a call the end of the
+turn. So it acts in real environments, is right every few tries, and has something to learn. With ``--endless`` it says anything, and hardly ever stops.
 """
 
 import sys
@@ -30,13 +30,13 @@ You can call these functions: To call one, write a line that holds the word CALL
 The results come with the next message. Compute 12 * 99 + 970. Use the tools, then submit the result. Error: Result: ### User
 ### Assistant
 """
-_STRONG = 6.0
+_STRENGTH = 1.5
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *, endless: bool) -> None:
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(folder)
-    _model(tokenizer).save_pretrained(folder)
+    _model(tokenizer, endless=endless).save_pretrained(folder)
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:
@@ -56,7 +56,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token=_END, pad_token=_END)
 
 
-def _model(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
+def _model(tokenizer: PreTrainedTokenizerFast, *, endless: bool) -> Qwen2ForCausalLM:
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -77,13 +77,16 @@ def _model(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
     with torch.no_grad():
         inputs, outputs = model.model.embed_tokens.weight, model.lm_head.weight
         inputs[:, :2] = torch.tensor([1.0, 0.0])
-        inputs[calls, :2] = torch.tensor([0.0, 1.0])
         outputs[:, :2] = 0.0
-        outputs[calls, 0] = _STRONG / 4
-        outputs[tokenizer.eos_token_id, 1] = _STRONG / 4
+        if endless:
+            outputs[tokenizer.eos_token_id, 0] = -_STRENGTH
+        else:
+            inputs[calls, :2] = torch.tensor([0.0, 1.0])
+            outputs[calls, 0] = _STRENGTH
+            outputs[tokenizer.eos_token_id, 1] = _STRENGTH
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     return model.to(torch.bfloat16)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), endless="--endless" in sys.argv)

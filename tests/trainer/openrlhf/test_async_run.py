@@ -1,0 +1,45 @@
+"""The shortest proof: a whole asynchronous run on a real hub, with a fresh and a stale engine."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_asynchronous_run_over_two_environments_with_a_stale_engine(start: Callable[..., Any], hub: Any) -> None:
+    """B001, B012, B016, B055, B057: six optimizer steps, every update verified, every session ended."""
+    run = start(n_steps=6, evaluate=True)
+    assert run.wait() == 0, run.tail()
+
+    kinds = [(version, kind) for version, _, kind in run.sent()]
+    fresh = [(version, "fresh") for version in range(1, 7)]
+    assert kinds == sorted([*fresh, (3, "stale"), (6, "stale")]), "the stale engine gets every third version"
+    digests = [{digest for at, digest, _ in run.sent() if at == version} for version in range(1, 7)]
+    assert all(len(each) == 1 for each in digests), "both engines of a version were sent the same"
+    assert len(set.union(*digests[1:])) == 5, "each training step changed the weights"
+    held = {version: run.held(version) for version in range(1, 7)}
+    assert held[3][0] == held[3][1] and held[6][0] == held[6][1]
+    assert held[4][1] == held[5][1] == held[3][1] != held[4][0], "between its updates the stale engine keeps its weights"
+    assert len({held[version][0] for version in range(2, 7)}) == 5
+
+    metrics = run.metrics(6)
+    assert len(metrics["optimizer_steps"]) == 6 and set(metrics["optimizer_steps"]) == {1.0}
+    assert min(metrics["engines/0"]) > 0.2 and min(metrics["engines/1"]) > 0.2
+    for task in ("calculator", "db"):
+        spread = metrics[f"advantage_std_after/{task}"]
+        assert all(std == pytest.approx(1, abs=1e-4) or std == 0 for std in spread) and max(spread) > 0.5
+        assert metrics[f"advantage_mean_after/{task}"] == pytest.approx([0.0] * len(spread), abs=1e-4)
+        assert max(metrics[f"success/{task}"]) > 0
+    assert max(metrics["staleness/max"]) <= 3
+    assert metrics["ratio/q0.5"][0] == pytest.approx(1, abs=1e-3), "policy and engine agree about the same weights"
+    assert metrics["batch/groups"][0] >= 4 and max(metrics["batch/groups"]) <= 8
+    evaluated = run.metrics(6, "eval")
+    assert {"pass1/calculator", "pass4/calculator"} <= set(evaluated)
+    assert hub.count("envhub_sessions") == 0
+
+    played = metrics["queue/admitted"][-1] + 4 * len(evaluated["pass1/calculator"])
+    finished = sum(hub.count("envhub_episodes", outcome=end) for end in ("completed", "turn_limit", "cancelled"))
+    assert hub.count("envhub_episodes") == finished, "no session failed, expired or was lost"
+    assert played <= finished <= played + 64, "every admitted trajectory was one session that ended"

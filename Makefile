@@ -4,7 +4,7 @@ JOBS ?= 2
 BIN := .venv/bin
 BENCHMARKS := $(filter-out %/harness.py %/standin_controller.py,$(wildcard benchmarks/*.py))
 
-.PHONY: venv demo test check bench golden datasets images images-os keys up clean
+.PHONY: venv trainer-cpu test-trainer test-trainer-full demo test check bench golden datasets images images-os keys up clean
 
 venv: .venv/.installed
 
@@ -12,6 +12,26 @@ venv: .venv/.installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
+
+TRAINER := .venv-trainer/bin
+
+trainer-cpu: .venv-trainer/.installed
+
+# openrlhf without its dependencies: it asks for CUDA packages. What is removed clashes with PyTorch's CPU build or is not used.
+.venv-trainer/.installed: trainer_adapter/openrlhf/requirements-cpu.txt
+	$(PYTHON) -m venv .venv-trainer
+	$(TRAINER)/python -m pip install --quiet --disable-pip-version-check -r trainer_adapter/openrlhf/requirements-cpu.txt
+	$(TRAINER)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	$(TRAINER)/python -m pip install --quiet --disable-pip-version-check --no-deps openrlhf==0.11.2
+	$(TRAINER)/python -m pip install --quiet --disable-pip-version-check pytest pytest-asyncio pytest-timeout hypothesis
+	$(TRAINER)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+test-trainer: venv trainer-cpu
+	ENVHUB_REQUIRE=trainer $(TRAINER)/python -m pytest -m 'torch or trainer' tests/trainer
+
+test-trainer-full: venv trainer-cpu
+	ENVHUB_REQUIRE=trainer TRAINER_FULL=1 $(TRAINER)/python -m pytest -m 'torch or trainer' tests/trainer
 
 demo: venv
 	$(BIN)/envhub demo
@@ -51,4 +71,4 @@ images-os: venv
 	$(BIN)/envhub images build os
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-trainer build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

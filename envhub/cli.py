@@ -10,7 +10,7 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from rich.table import Table
 from envhub import __version__, logs
 from envhub.config import ConfigError, Settings, checked, load
 from envhub.core.errors import EnvhubError
-from envhub.core.protocols import Environment
+from envhub.core.protocols import Environment, SelfTesting
 from envhub.envs import registry
 from envhub.store.commands import export_episodes, list_episodes, show_episode
 from envhub.store.episodes import EpisodeFilter, EpisodeStore
@@ -247,6 +247,9 @@ def _add_tasks(commands: Any) -> None:
     lint = _command(verbs, "lint", "list the defective tasks of an environment", _lint)
     lint.add_argument("environment")
     lint.add_argument("--split", help="one split only")
+    lint.add_argument(
+        "--play", action="store_true", help="also set each task up and see whether right passes and wrong fails"
+    )
     expert = _command(verbs, "expert", "solutions as JSON lines, for imitation data", _expert)
     expert.add_argument("target", metavar="ENV[/SPLIT][:TASKS]", help="such as alfworld/train:0-99")
     expert.add_argument(
@@ -262,15 +265,26 @@ def _lint(args: argparse.Namespace, settings: Settings) -> int:
     splits = environment.info().splits
     if args.split is not None and args.split not in splits:
         raise ValueError(f"{args.environment} has no split {args.split!r}; valid: {', '.join(splits)}")
-    n_defects = n_unusable = 0
-    for split in [args.split] if args.split else splits:
-        for defect in environment.lint(split):
-            n_defects += 1
-            n_unusable += not defect.usable
-            print(f"{defect.task}: {'' if defect.usable else 'UNUSABLE: '}{defect.problem}")
-    print(f"{n_defects} findings, {n_unusable} of them make a task unusable")
-    asyncio.run(environment.close())
+    if args.play and not isinstance(environment, SelfTesting):
+        raise ValueError(f"the tasks of {args.environment} have no self-test; see envhub tasks verify")
+    asyncio.run(_print_defects(environment, [args.split] if args.split else list(splits), play=args.play))
     return OK
+
+
+async def _print_defects(environment: Environment, splits: Sequence[str], *, play: bool) -> None:
+    n_defects = n_unusable = 0
+    try:
+        for split in splits:
+            defects = list(environment.lint(split))
+            if play and isinstance(environment, SelfTesting):
+                defects += await environment.self_tests(split)
+            for defect in sorted(defects, key=lambda defect: defect.task.index):
+                n_defects += 1
+                n_unusable += not defect.usable
+                print(f"{defect.task}: {'' if defect.usable else 'UNUSABLE: '}{defect.problem}")
+    finally:
+        await environment.close()
+    print(f"{n_defects} findings, {n_unusable} of them make a task unusable")
 
 
 def _expert(args: argparse.Namespace, settings: Settings) -> int:

@@ -81,11 +81,17 @@ class QueueSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class EnginesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Seconds: ``call_limit_s`` for an engine to answer while weights are updated, ``send_limit_s`` for all weights to arrive,
+    ``turn_limit_s`` for one completion."""
+
     n: Positive = 4
     tensor_parallel: Positive = 1
     stale_ratio: Share = 0.25
     stale_every: Positive = 25
     weights: tuple[Annotated[float, Meta(ge=0)], ...] = ()
+    call_limit_s: Annotated[float, Meta(gt=0)] = 60.0
+    send_limit_s: Annotated[float, Meta(gt=0)] = 1800.0
+    turn_limit_s: Annotated[float, Meta(gt=0)] = 1800.0
 
 
 class CorrectionSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

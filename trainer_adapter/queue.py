@@ -91,6 +91,10 @@ class InfrastructureDownError(Exception):
         super().__init__(message)
         self.failures = tuple(failures)
 
+    def __reduce__(self) -> tuple[type[InfrastructureDownError], tuple[str, tuple[Failure, ...]]]:
+        """It travels between processes."""
+        return InfrastructureDownError, (str(self), self.failures)
+
 
 @dataclass(frozen=True, slots=True)
 class Ticket:

@@ -13,9 +13,13 @@ from dataclasses import dataclass
 class WeightSyncError(Exception):
     """An engine did not get what the trainer sent. ``engine`` is its number."""
 
-    def __init__(self, message: str, *, engine: int) -> None:
+    def __init__(self, message: str, engine: int) -> None:
         super().__init__(message)
         self.engine = engine
+
+    def __reduce__(self) -> tuple[type[WeightSyncError], tuple[str, int]]:
+        """It travels between processes."""
+        return WeightSyncError, (str(self), self.engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,14 @@ class Exploits(Protocol):
 
 
 @runtime_checkable
+class SelfTesting(Protocol):
+    """An environment that also finds defects by trying its tasks out: right must pass, wrong must fail."""
+
+    async def self_tests(self, split: str) -> Sequence[Defect]:
+        """The defects that show, in index order. Takes as long as setting up and grading every task of the split."""
+
+
+@runtime_checkable
 class Forkable(Episode, Protocol):
     """An episode that can be doubled. One without this, or that answers None, is forked by playing its messages again."""
 

@@ -112,8 +112,6 @@ class Pages:
         form = await _form(request)
         turn = forms.number(form.get("turn", ""), name="turn")
         visit = await self._sessions.look(session_id)
-        if turn > visit.turn:
-            return self._stale(visit)
         try:
             calls = forms.calls(form, visit.state_at(turn))
         except WrongForm as wrong:

@@ -12,12 +12,21 @@ def played(environment: str, reward: float, *, engines: tuple[int, ...] = (0, 0)
     n = len(engines)
     sequence = TokenSequence(tuple(range(n + 1)), (0, *[1] * n), (0.0, *[-0.5] * n), (-1, *engines), (-1, *[3] * n))
     return Trajectory(
-        "g0", 0, TaskRef(environment, "train", 0), (sequence,) * n_sequences, reward, reward, StopReason.COMPLETED, n_turns=2
+        "g0",
+        0,
+        TaskRef(environment, "train", 0),
+        (sequence,) * n_sequences,
+        reward,
+        reward,
+        StopReason.COMPLETED,
+        n_turns=2,
     )
 
 
 def failed(environment: str) -> Trajectory:
-    return Trajectory("g0", 0, TaskRef(environment, "train", 0), failure=Failure(FailureKind.INFRASTRUCTURE, "lost", "gone"))
+    return Trajectory(
+        "g0", 0, TaskRef(environment, "train", 0), failure=Failure(FailureKind.INFRASTRUCTURE, "lost", "gone")
+    )
 
 
 def test_batch_is_counted_by_task_engine_and_staleness() -> None:

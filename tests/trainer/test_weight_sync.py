@@ -77,7 +77,11 @@ async def test_engine_that_fails_or_hangs_is_named_and_the_others_go_on(call: st
 
 
 async def test_missing_and_changed_tensors_stop_the_run() -> None:
-    for tensors, text in (({"a": "1"}, "lacks 1 of 2 tensors: b"), ({"a": "1", "b": "9"}, "other values"), ({}, "reports nothing")):
+    for tensors, text in (
+        ({"a": "1"}, "lacks 1 of 2 tensors: b"),
+        ({"a": "1", "b": "9"}, "other values"),
+        ({}, "reports nothing"),
+    ):
         engines = {0: Engine(), 3: Engine(tensors=tensors)}
         with pytest.raises(WeightSyncError, match=text) as caught:
             await update(engines, sent, 1, LIMITS)
@@ -106,15 +110,15 @@ async def refused() -> Mapping[str, str]:
 @pytest.mark.parametrize("send", [hung, refused])
 async def test_broken_sending_names_the_engine_with_an_error(send: object) -> None:
     engines = {0: Engine(), 1: Engine(n_tensors=1, error="b: out of memory")}
-    with pytest.raises(WeightSyncError, match="engine 1 .* after 1 tensors: b: out of memory"):
+    with pytest.raises(WeightSyncError, match=r"engine 1 .* after 1 tensors: b: out of memory"):
         await update(engines, send, 1, LIMITS)  # type: ignore[arg-type]
     assert engines[0].calls[-1] == engines[1].calls[-1] == "resume"
 
 
 async def test_hung_sending_names_the_engine_that_is_behind_or_silent() -> None:
-    with pytest.raises(WeightSyncError, match="engine 2 .* after 1 tensors: no answer within"):
+    with pytest.raises(WeightSyncError, match=r"engine 2 .* after 1 tensors: no answer within"):
         await update({0: Engine(), 2: Engine(n_tensors=1)}, hung, 1, LIMITS)
-    with pytest.raises(WeightSyncError, match="engine 1 .* it does not answer"):
+    with pytest.raises(WeightSyncError, match=r"engine 1 .* it does not answer"):
         await update({0: Engine(n_tensors=1), 1: Engine(hangs="progress")}, hung, 1, LIMITS)
 
 

@@ -39,7 +39,7 @@ LAMP = product(
     f"Brass lamp {EVIL}",
     price=20.0,
     options={
-        "color": ("red", 'wine "dark" & <b>', "dark red", "same"),
+        "color": ("red", 'wine "dark" & <b>', "rectangular", "same"),
         f"size{EVIL}": ("small", "same", "buy now", "search"),
     },
     description=EVIL,
@@ -48,7 +48,7 @@ LAMP = product(
 )
 OTHERS = [product(f"B{number}", f"Plain lamp {number}", nouns=("plain", "lamp")) for number in range(2, 25)]
 GOAL = Goal("B1", f"a soft red lamp {EVIL}", ("soft",), ("red",), 20.0)
-DARK = Goal("B1", f"a soft dark red lamp {EVIL}", ("soft",), {"color": "dark red"}, 20.0)
+SHAPE = Goal("B1", f"a soft rectangular lamp {EVIL}", ("soft",), {"color": "rectangular"}, 20.0)
 """The published reward misses its colour, the consistent one does not."""
 
 
@@ -131,7 +131,7 @@ async def sited(environment: WebShopEnvironment) -> AsyncIterator[Site]:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """A shop with a hostile product among plain ones."""
-    stored(tmp_path, [LAMP, *OTHERS], {"test": [GOAL], "dev": [GOAL, DARK]}).close()
+    stored(tmp_path, [LAMP, *OTHERS], {"test": [GOAL], "dev": [GOAL, SHAPE]}).close()
     async for opened in sited(WebShopEnvironment(open_tasks(str(tmp_path / "catalogue")))):
         yield opened
 
@@ -510,7 +510,7 @@ async def test_a_session_keeps_its_options_and_its_limits(site: Site, mode: str,
     async with site.hub.session("webshop", "dev", 1, options={"reward_mode": mode, "max_turns": 5}) as session:
         address = f"/s/{session.id}"
         assert "0</strong> of 5" in (await site.http.get(address)).text
-        await session.interact(Message.assistant(None, search("brass"), click("b1"), click("dark red")))
+        await session.interact(Message.assistant(None, search("brass"), click("b1"), click("rectangular")))
         page = await site.play(address, "buy now")
     assert score(page) == reward
     assert re.search(r"Options<.*?<td>(.*?)</td>", page, re.DOTALL)[1] == options

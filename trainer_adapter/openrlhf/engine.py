@@ -23,7 +23,7 @@ _MAX_CONCURRENCY = 10_000
 
 
 class Engine(unwrapped(RolloutRayActor)):  # type: ignore[misc]  # the base is known at run time only
-    async def __init__(self, *args: Any, **kwargs: Any) -> None:
+    async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # Ray awaits it
         kwargs["worker_extension_cls"] = "trainer_adapter.openrlhf.vllm_worker.HubWorker"
         kwargs["logprobs_mode"] = "processed_logprobs"
         kwargs.setdefault("max_logprobs", 1)

@@ -114,6 +114,8 @@ def _has_gpu() -> bool:
 
 
 def _stop(error: Exception) -> int:
-    cause = getattr(error, "cause", None) or error
+    cause: Any = error
+    while getattr(cause, "cause", None) is not None:  # Ray wraps what a process raised once for each that passed it on
+        cause = cause.cause
     print(f"error: training stopped: {type(cause).__name__}: {cause}", file=sys.stderr)  # noqa: T201  # the terminal is the caller
     return 1

@@ -99,7 +99,8 @@ class Policy(unwrapped(ppo_actor.PolicyModelActor)):  # type: ignore[misc]  # th
             self._restore_random(str(self.checkpoint_states["tag"]))
 
     def broadcast_to_vllm(self, kind: str) -> Mapping[str, str] | None:
-        return self.trainer.send(kind)
+        sent: Mapping[str, str] | None = self.trainer.send(kind)
+        return sent
 
     def save_checkpoint(self, tag: str, client_states: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().save_checkpoint(tag, {**(client_states or {}), "tag": tag}, **kwargs)

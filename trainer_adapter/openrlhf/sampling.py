@@ -36,22 +36,27 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class RemoteEngine:
-    """Engine ``number`` of the pool."""
+    """Engine ``number`` of the pool; ``limit_s`` is for one completion."""
 
     handle: Any
     number: int
     temperature: float
     top_p: float
     stop_ids: tuple[int, ...]
+    limit_s: float
 
     async def sample(self, ids: Sequence[int], *, max_tokens: int) -> Completion:
         request = Request(tuple(ids), max_tokens, self.temperature, self.top_p, self.stop_ids)
         answer = self.handle.sample.remote(request)
         try:
-            got: Sampled = await answer
+            async with asyncio.timeout(self.limit_s):
+                got: Sampled = await answer
         except asyncio.CancelledError:
             ray.cancel(answer)
             raise
+        except TimeoutError:
+            ray.cancel(answer)
+            raise SamplerError(f"no completion within {self.limit_s:g} s") from None
         except RayError as error:
             raise SamplerError(f"{type(error).__name__}: {str(error).strip().splitlines()[-1:]}") from error
         if got.finish == FinishReason.ABORT:

@@ -60,7 +60,7 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
         self._rollouts = rollouts
         self._version = 0
         self._is_behind = False
-        self._limits = Limits()
+        self._limits = Limits(self._config.engines.call_limit_s, self._config.engines.send_limit_s)
         self._evaluation: tuple[int, Any] | None = None
         train = self._config.train
         self._multiple = train.n_gpus * train.micro_batch * train.steps_per_batch

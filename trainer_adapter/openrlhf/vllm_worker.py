@@ -23,6 +23,8 @@ from trainer_adapter.openrlhf.checksums import RecordingGroup, checksum
 class HubWorker(WorkerWrap):
     """Mixed into vLLM's worker, which brings ``device``, ``model_config`` and ``model_runner``."""
 
+    _model_update_group: Any
+
     def init_process_group(self, *args: Any, **kwargs: Any) -> None:
         super().init_process_group(*args, **kwargs)
         self._model_update_group = RecordingGroup(self._model_update_group, sends=False)

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -287,6 +288,23 @@ class OSEnvironment:
             return SelfTest(error.message, usable=False)
         finally:
             await sandbox.close()
+
+    async def self_tests(self, split: str) -> Sequence[Defect]:
+        """Self-test every task of a split, some at a time."""
+        left = iter(range(len(self._splits[split])))
+        found: list[Defect] = []
+
+        async def work() -> None:
+            for index in left:
+                ref = TaskRef(NAME, split, index)
+                result = await self.self_test(ref)
+                if result.problem:
+                    found.append(Defect(ref, result.problem, usable=result.usable))
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(2 * (os.cpu_count() or 1)):
+                tasks.create_task(work())
+        return sorted(found, key=lambda defect: defect.task.index)
 
     async def _is_sound(self, task: TaskRef) -> bool:
         """Whether the task's grading works where no agent has been. Only what could be found out is remembered."""

@@ -14,7 +14,6 @@ import sys
 import time
 import tomllib
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,10 +48,13 @@ max_live = 32
 b_min = 4
 b_max = 8
 max_staleness = 3
+failure_window = {failure_window}
+n_retries = {n_retries}
 [engines]
 n = 2
 stale_ratio = 0.5
 stale_every = 3
+call_limit_s = {call_limit_s}
 [algorithm]
 learning_rate = 1e-3
 kl_coef = {kl_coef}
@@ -123,6 +125,10 @@ class HubProcesses:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
+    def wait_for_episodes(self, n: int) -> None:
+        """Workers tell the controller of finished episodes a little later."""
+        wait_for(lambda: self.count("envhub_episodes") >= n, 20, f"{n} finished episodes")
+
     def close(self) -> None:
         for process in (*self.workers, self.controller):
             if process is not None and process.poll() is None:
@@ -134,9 +140,10 @@ class HubProcesses:
                 process.wait()
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("ENVHUB_")}
         with open(self.folder / f"{arguments[0]}-{secrets.token_hex(3)}.log", "wb") as out:
             return subprocess.Popen(
-                [HUB_PYTHON, "-m", "envhub.cli", *arguments], cwd=self.folder, stdout=out, stderr=out
+                [HUB_PYTHON, "-m", "envhub.cli", *arguments], cwd=self.folder, stdout=out, stderr=out, env=plain
             )
 
     def _page(self) -> str | None:
@@ -247,7 +254,9 @@ def endless_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made_model(folder: Path, *arguments: str) -> Path:
     script = Path(__file__).with_name("tiny_model.py")
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, script, folder, *arguments], check=True, capture_output=True, env=quiet, timeout=180)
+    subprocess.run(
+        [sys.executable, script, folder, *arguments], check=True, capture_output=True, env=quiet, timeout=180
+    )
     return folder
 
 
@@ -275,12 +284,14 @@ def start(tmp_path: Path, model: Path, hub: HubProcesses) -> Iterator[Callable[.
     def begin(*, evaluate: bool = False, **values: object) -> Run:
         known: dict[str, object] = {
             "url": hub.url, "model": model, "folder": tmp_path, "n_steps": 6, "n_gpus": 1, "micro_batch": 4, "kl_coef": 0.0,
-            "save_every": 1000, "resume": "false", "normalization": "batch",
+            "save_every": 1000, "resume": "false", "normalization": "batch", "failure_window": 256, "n_retries": 3, "call_limit_s": 60,
         }  # fmt: skip
         text = CONFIG.format_map(known | values) + (EVALUATE if evaluate else "")
         tomllib.loads(text)
         (tmp_path / "run.toml").write_text(text)
-        runs.append(started([sys.executable, "-m", "trainer_adapter.train", "--config", tmp_path / "run.toml"], tmp_path))
+        runs.append(
+            started([sys.executable, "-m", "trainer_adapter.train", "--config", tmp_path / "run.toml"], tmp_path)
+        )
         return runs[-1]
 
     yield begin
@@ -313,9 +324,3 @@ def started_run() -> Iterator[Callable[[list[object], Path], Run]]:
     yield begin
     for run in runs:
         run.end()
-
-
-def ends(hub: HubProcesses) -> Counter[str]:
-    """Finished episodes of a hub by how they ended."""
-    outcomes = ("completed", "turn_limit", "invalid_action", "cancelled", "failed", "lost", "expired")
-    return Counter({each: int(hub.count("envhub_episodes", outcome=each)) for each in outcomes})

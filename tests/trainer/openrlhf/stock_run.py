@@ -9,13 +9,13 @@ import os
 import sys
 from pathlib import Path
 
-REWARD = '''
+REWARD = """
 def reward_func(queries, prompts, labels):
     import torch
 
     shares = [sum(c.isalpha() for c in q[len(p):]) / max(1, len(q) - len(p)) for q, p in zip(queries, prompts)]
     return {"rewards": torch.tensor(shares), "scores": torch.tensor(shares), "extra_logs": {}}
-'''
+"""
 
 
 def main(model: str, folder: Path) -> None:

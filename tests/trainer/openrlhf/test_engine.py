@@ -74,7 +74,7 @@ def engine(run: Any, settings: Any) -> Iterator[Any]:
 async def sampler(engine: Any, run: Any) -> AsyncIterator[Any]:
     from trainer_adapter.openrlhf.sampling import RemoteEngine
 
-    yield RemoteEngine(engine, 7, 1.0, 1.0, ())
+    yield RemoteEngine(engine, 7, 1.0, 1.0, (), 60.0)
     await unfinished(engine, 0)
 
 
@@ -116,6 +116,14 @@ async def test_cancelled_callers_leave_no_request(sampler: Any, engine: Any) -> 
     assert await unfinished(engine, 0) < 10
 
 
+async def test_slow_completion_is_given_up(sampler: Any, engine: Any) -> None:
+    from trainer_adapter.tokens import SamplerError
+
+    with pytest.raises(SamplerError, match="no completion within"):
+        await dataclasses.replace(sampler, limit_s=0.2).sample(PROMPT, max_tokens=1900)
+    await unfinished(engine, 0)
+
+
 async def test_request_that_cannot_be_served_is_a_sampler_error(sampler: Any) -> None:
     from trainer_adapter.tokens import SamplerError
 
@@ -150,7 +158,7 @@ async def test_aborted_output_is_no_completion(engine: Any) -> None:
             sample = Sample
 
         with pytest.raises(SamplerError, match="aborted"):
-            await RemoteEngine(Handle(), 0, 1.0, 1.0, ()).sample((1,), max_tokens=1)
+            await RemoteEngine(Handle(), 0, 1.0, 1.0, (), 60.0).sample((1,), max_tokens=1)
     assert sampled(Output("stop"), 3).finish == "stop"
 
 
@@ -171,7 +179,11 @@ async def test_stopped_queue_ends_its_sessions_and_requests(hub: Any, engine: An
     await queue.stop.remote()
     await asyncio.wait_for(asyncio.wrap_future(playing.future()), 20)
     assert hub.count("envhub_sessions") == 0
-    assert hub.count("envhub_episodes", outcome="cancelled") == 6
+    for _ in range(100):
+        if hub.count("envhub_episodes", outcome="cancelled") == 6:
+            break
+        await asyncio.sleep(0.1)
+    assert hub.count("envhub_episodes", outcome="cancelled") == hub.count("envhub_episodes") == 6
     account = (await queue.report.remote()).account
     assert account.balanced and account.dropped == {"cancelled": 6}
     await unfinished(engine, 0)

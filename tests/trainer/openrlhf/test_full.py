@@ -1,6 +1,7 @@
 """Whole runs that take longer: several ranks, lost processes, a resumed run, and OpenRLHF's own synchronous trainer."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -14,7 +15,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
-        os.environ.get("ENVHUB_TRAINER_FULL") != "1", reason="takes minutes: make test-trainer-full (ENVHUB_TRAINER_FULL=1)"
+        os.environ.get("TRAINER_FULL") != "1",
+        reason="takes minutes: make test-trainer-full (TRAINER_FULL=1)",
     ),
 ]
 
@@ -56,6 +58,26 @@ def test_restarted_controller_does_not_end_the_run(start: Callable[..., Any], hu
     assert run.wait() == 0, run.tail()
     assert len(run.metrics(8)["optimizer_steps"]) == 8
     assert hub.count("envhub_sessions") == 0
+
+
+def test_hub_that_stays_away_stops_the_run_with_the_reason(start: Callable[..., Any], hub: Any) -> None:
+    """B015: a run in which everything fails must not train on what is left."""
+    run = start(n_steps=500, failure_window=8, n_retries=1)
+    run.wait_for_step(2)
+    hub.controller.kill()
+    assert run.wait() == 1
+    assert "training stopped: InfrastructureDownError" in run.log, run.tail()
+
+
+def test_hung_engine_stops_the_run_and_is_named(start: Callable[..., Any], hub: Any) -> None:
+    """B057"""
+    run = start(n_steps=500, call_limit_s=5)
+    run.wait_for_step(2)
+    core = re.search(r"EngineCore pid=(\d+)", run.log)
+    assert core is not None
+    os.kill(int(core[1]), signal.SIGSTOP)
+    assert run.wait() == 1
+    assert re.search(r"training stopped: WeightSyncError: engine \d could not be paused: no answer", run.log), run.tail()
 
 
 def test_run_goes_on_from_a_checkpoint(start: Callable[..., Any], hub: Any, tmp_path: Path) -> None:

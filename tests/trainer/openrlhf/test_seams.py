@@ -57,7 +57,15 @@ def maker(baseline: str, *, normalization: str = "off", n_samples: int = 4) -> A
 
     algorithm = msgspec.structs.replace(config.algorithm, baseline=baseline, task_normalization=normalization)
     config = msgspec.convert(msgspec.to_builtins(msgspec.structs.replace(config, algorithm=algorithm)), Config)
-    common = (None, None, None, None, SimpleNamespace(value=0.0), SimpleNamespace(args=args), SimpleNamespace(pad_token_id=0))
+    common = (
+        None,
+        None,
+        None,
+        None,
+        SimpleNamespace(value=0.0),
+        SimpleNamespace(args=args),
+        SimpleNamespace(pad_token_id=0),
+    )
     return SimpleNamespace(ours=ExperienceMaker(*common, config=config), stock=RemoteExperienceMaker(*common))
 
 
@@ -115,10 +123,12 @@ def test_experience_is_what_openrlhf_makes_of_the_same_answer() -> None:
     }  # fmt: skip
     theirs = SamplesGenerator._process_response_into_experience(None, answer, max_len=64)
     ours = experience(one, max_len=64)
-    for name in ("sequences", "attention_mask", "action_mask", "rollout_log_probs", "rewards", "truncated", "total_length"):
+    names = (
+        "sequences", "attention_mask", "action_mask", "rollout_log_probs", "rewards", "truncated", "total_length", "response_length",
+    )  # fmt: skip
+    for name in names:
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
     assert ours.info.keys() == theirs.info.keys() and ours.labels == theirs.labels
-    assert int(ours.response_length) == 5, "from the first trained token to the last"
 
 
 def test_experiences_survive_batching_and_splitting() -> None:
@@ -151,9 +161,12 @@ def test_group_advantages_are_openrlhfs(baseline: str) -> None:
     theirs = both.stock.compute_advantages_and_returns(experiences(rows, both.stock))
     for mine, stock in zip(ours, theirs, strict=True):
         assert torch.allclose(mine.advantages * mine.action_mask, stock.advantages * stock.action_mask, atol=1e-5)
-        assert torch.equal(mine.rewards, stock.rewards) or baseline
+        assert torch.equal(mine.rewards, stock.rewards)
         assert mine.info["reward"].tolist() == mine.rewards.tolist()
-    assert both.ours.args.rollout.n_samples_per_prompt == 4 and both.ours.advantage_estimator == both.stock.advantage_estimator
+    assert (
+        both.ours.args.rollout.n_samples_per_prompt == 4
+        and both.ours.advantage_estimator == both.stock.advantage_estimator
+    )
 
 
 def test_equal_rewards_in_float_rounding_train_nothing() -> None:
@@ -174,7 +187,11 @@ def test_groups_of_any_size_and_split_trajectories() -> None:
     both = maker("grpo_no_std")
     both.ours.rows = rows
     made = both.ours.compute_advantages_and_returns(experiences(rows, both.ours))
-    found = [float(value[mask.bool()][0]) for each in made for value, mask in zip(each.advantages, each.action_mask, strict=True)]
+    found = [
+        float(value[mask.bool()][0])
+        for each in made
+        for value, mask in zip(each.advantages, each.action_mask, strict=True)
+    ]
     assert found == pytest.approx([0.5, -0.5, -0.5, -1.0, -1.0, 2.0])
 
 
@@ -224,7 +241,9 @@ def test_importance_correction_is_passed_through() -> None:
     import torch
     from openrlhf.models import PolicyLoss
 
-    loss = PolicyLoss(0.2, 0.2, is_correction_level="token", is_correction_mode="clip", is_correction_threshold=[0.5, 2.0])
+    loss = PolicyLoss(
+        0.2, 0.2, is_correction_level="token", is_correction_mode="clip", is_correction_threshold=[0.5, 2.0]
+    )
     old = torch.tensor([[-1.0, -1.0, -1.0]])
     rollout = torch.tensor([[-1.0, -3.0, 0.0]])
     advantages = torch.tensor([[1.0, 1.0, 1.0]])
@@ -246,7 +265,12 @@ def test_checksums_tell_apart_what_differs() -> None:
     found = [checksum(each) for each in (base, swapped, rows_swapped, nudged, base[:9], base.bfloat16(), base.T)]
     assert len(set(found)) == len(found)
     assert checksum(base) == checksum(base.clone()) == checksum(base.T.contiguous().T)
-    for odd in (torch.tensor(1.5), torch.ones(3, dtype=torch.bfloat16), torch.ones(0), torch.ones(7, dtype=torch.uint8)[1:]):
+    for odd in (
+        torch.tensor(1.5),
+        torch.ones(3, dtype=torch.bfloat16),
+        torch.ones(0),
+        torch.ones(7, dtype=torch.uint8)[1:],
+    ):
         assert checksum(odd) == checksum(odd.clone())
 
 

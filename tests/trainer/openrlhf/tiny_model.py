@@ -1,7 +1,8 @@
 """Makes a folder with a random Qwen2 of some 100 000 parameters and a tokenizer in which a whole tool call is one token.
 
-``python tiny_model.py FOLDER [--endless]``. The model plays like a table of pairs: after the prompt one of the calls, after a call the end of the
-turn. So it acts in real environments, is right every few tries, and has something to learn. With ``--endless`` it says anything, and hardly ever stops.
+``python tiny_model.py FOLDER [--endless]``. The model plays like a table of pairs: after the prompt one of the calls, after a call the
+end of the turn. So it acts in real environments, is right every few tries, and has something to learn. With ``--endless`` it says
+anything, and hardly ever stops.
 """
 
 import sys

@@ -1,0 +1,27 @@
+"""Deployments for the tests: up once for a module, away at its end, whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.deployment.deployment import Deployment, missing
+from tests.require import lacking
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    if (why := missing()) is not None:
+        lacking("docker", why)
+
+
+@pytest.fixture(scope="module")
+def deployment(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Everything, as ``docker compose up`` starts it."""
+    whole = Deployment(tmp_path_factory.mktemp("deployment"))
+    try:
+        whole.up()
+        yield whole
+    finally:
+        whole.down()

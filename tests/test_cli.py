@@ -85,6 +85,7 @@ def test_no_command_prints_help_and_is_wrong_use(capsys: pytest.CaptureFixture[s
         (["tasks"], "VERB"),
         (["tasks", "lint"], "environment"),
         (["tasks", "lint", "chess"], "valid:"),
+        (["tasks", "lint", "calculator", "--play"], "no self-test"),
         (["tasks", "lint", "calculator", "--split", "dev"], "valid: train, test"),
         (["episodes", "list", "--store", "nonsense"], "valid: sqlite:///"),
         (["episodes", "list", "--tag", "x"], "NAME=VALUE"),

@@ -152,6 +152,11 @@ async def test_a_broken_check_gives_no_reward(environment):
     await episode.close()
 
 
+async def test_self_tests_name_the_tasks_that_do_not_work(environment):
+    found = await environment.self_tests("test")
+    assert [(defect.task.index, defect.usable) for defect in found] == [(BROKEN, False), (BAD_CHECK, False)], found
+
+
 @pytest.mark.parametrize("name", EXPLOITS)
 async def test_no_trick_pays(environment, name):
     episode = await opened(environment, MODES)

@@ -1,0 +1,99 @@
+"""Deployments that come up from nothing and go away again: cold starts with MariaDB, the other profiles, what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from envhub.client.hub import Hub
+from envhub.core.types import Message, ToolCall
+from tests.deployment.deployment import Deployment, docker
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("deployment"),
+]
+N_COLD_STARTS = int(os.environ.get("ENVHUB_TEST_COLD_STARTS", "3"))
+N_SESSIONS = 50
+GRACE_S = 30
+LOOK = Message.assistant(None, ToolCall("1", "execute_sql", '{"query": "SHOW TABLES"}'))
+
+Make = Callable[[str], Deployment]
+
+
+@pytest.fixture
+def make(engine: None, tmp_path: Path) -> Iterator[Make]:
+    made: list[Deployment] = []
+
+    def with_profiles(profiles: str) -> Deployment:
+        made.append(Deployment(tmp_path, profiles=profiles))
+        return made[-1]
+
+    yield with_profiles
+    for each in made:
+        each.down()
+
+
+@pytest.mark.parametrize("number", range(N_COLD_STARTS))
+async def test_no_first_session_is_refused_by_a_database_server_that_has_just_started_b064(
+    make: Make, number: int
+) -> None:
+    cold = make("full")
+    await asyncio.to_thread(cold.up, "controller", "mariadb", "db")
+    async with Hub(cold.url, key=cold.client_key) as hub, AsyncExitStack() as stack:
+        starts = [stack.enter_async_context(hub.session("db", "test", index)) for index in range(N_SESSIONS)]
+        sessions = await asyncio.gather(*starts)
+        results = await asyncio.gather(*(session.interact(LOOK) for session in sessions))
+        assert all("error" not in (result.messages[0].content or "error").lower() for result in results)
+        await asyncio.to_thread(check_stop, cold)
+    await asyncio.to_thread(cold.down)
+    assert cold.left() == []
+
+
+def check_stop(deployment: Deployment) -> None:
+    """Stopped with live sessions: everything ends by itself, and in time (B032)."""
+    began = time.monotonic()
+    deployment.compose("stop")
+    assert time.monotonic() - began < GRACE_S
+    codes = {each["Name"]: each["State"]["ExitCode"] for each in deployment.containers()}
+    assert set(codes.values()) == {0}, codes
+
+
+def test_the_volume_of_episodes_outlives_a_down_that_does_not_ask_for_it(make: Make) -> None:
+    kept = make("small")
+    kept.up("controller")
+    kept.compose("down")
+    (volume,) = kept.left()
+    assert volume == f"{kept.project}_data"
+
+
+def test_the_small_profile_plays_every_environment_without_a_database_server(make: Make, tmp_path: Path) -> None:
+    small = make("small")
+    small.up()
+    services = {each["Config"]["Labels"]["com.docker.compose.service"] for each in small.containers()}
+    assert services == {"controller", "alfworld", "db-embedded", "kg", "os", "webshop"}
+    done = small.envhub("bench", "db:0-4", "os:0-4", "--agent", "oracle", "--name", "run", cwd=tmp_path)
+    assert done.returncode == 0 and "10/10  success 100.0%" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_the_docker_driver_plays_in_sibling_containers_and_takes_them_away_b041(make: Make, tmp_path: Path) -> None:
+    own = make("docker-driver,small")
+    own.up("controller", "os-docker")
+    networks = docker("network", "ls", "--quiet")
+    done = own.envhub("bench", "os:0-4", "--agent", "oracle", "--name", "run", cwd=tmp_path)
+    assert done.returncode == 0 and "5/5  success 100.0%" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert docker("network", "ls", "--quiet") == networks
+    (worker,) = own.containers("os-docker")
+    of_worker = docker("exec", worker["Id"], "stat", "--dereference", "--format=%i", "/proc/self/ns/pid").strip()
+    kept_ready = ("ps", "--all", "--quiet", f"--filter=label=envhub.pids={of_worker}")
+    assert docker(*kept_ready)
+    own.compose("stop", "os-docker")
+    assert not docker(*kept_ready)

@@ -215,6 +215,8 @@ def check(config: Config) -> None:
             getattr(config, name)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+    if config.evaluate is not None and not config.evaluate.tasks:
+        raise ConfigError("there must be at least one [[evaluate.tasks]]")
     algorithm, rollout = config.algorithm, config.rollout
     if algorithm.baseline in ("grpo", "grpo_no_std", "rloo") and rollout.group_size < 2:
         raise ConfigError(f"baseline {algorithm.baseline} compares trajectories: rollout.group_size must be at least 2")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +16,8 @@ from rich.table import Table
 
 from envhub.client.hub import Hub
 from envhub.core.errors import EnvhubError
-from trainer_adapter.config import Config, ConfigError, load
+from envhub.core.types import EnvironmentInfo
+from trainer_adapter.config import Config, ConfigError, TaskSection, load
 from trainer_adapter.plan import Plan, plan
 from trainer_adapter.stream import TaskSource
 
@@ -49,24 +50,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def check_hub(config: Config) -> tuple[TaskSource, ...]:
-    """The configured tasks as the hub has them. Raises ConfigError for a split or task it has not, EnvhubError."""
+    """The training tasks as the hub has them; those of the evaluation are checked too. Raises ConfigError, EnvhubError."""
     async with Hub(config.hub.url, key=hub_key(config), retry_for_s=5.0) as hub:
         infos = {info.name: info for info in await hub.environments()}
-    sources = []
-    for task in config.tasks:
-        info = infos.get(task.environment)
-        if info is None:
-            raise ConfigError(f"the hub has no environment {task.environment!r}; it has: {', '.join(infos) or 'none'}")
-        if task.split not in info.splits:
-            raise ConfigError(f"{info.name} has no split {task.split!r}; valid: {', '.join(info.splits)}")
-        for option in task.options:
-            if option not in (*info.options, "max_turns", "max_episode_s"):
-                raise ConfigError(f"{info.name} has no option {option!r}; valid: {', '.join(info.options)}")
-        try:
-            sources.append(TaskSource(info.name, task.split, info.splits[task.split], task.weight, task.indices))
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-    return tuple(sources)
+    for task in () if config.evaluate is None else config.evaluate.tasks:
+        _source(task, infos)
+    return tuple(_source(task, infos) for task in config.tasks)
+
+
+def _source(task: TaskSection, infos: Mapping[str, EnvironmentInfo]) -> TaskSource:
+    info = infos.get(task.environment)
+    if info is None:
+        raise ConfigError(f"the hub has no environment {task.environment!r}; it has: {', '.join(infos) or 'none'}")
+    if task.split not in info.splits:
+        raise ConfigError(f"{info.name} has no split {task.split!r}; valid: {', '.join(info.splits)}")
+    for option in task.options:
+        if option not in (*info.options, "max_turns", "max_episode_s"):
+            raise ConfigError(f"{info.name} has no option {option!r}; valid: {', '.join(info.options)}")
+    try:
+        return TaskSource(info.name, task.split, info.splits[task.split], task.weight, task.indices)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def hub_key(config: Config) -> str | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
-from pathlib import Path
 
 import ray
 import ray.util
+
+_MOST_BYTES = 1 << 16
 
 
 class WorkerActor:
@@ -26,16 +26,20 @@ class WorkerActor:
 
     async def run(self, settings: bytes) -> str:
         """Run the worker until it ends; why it did."""
-        with tempfile.TemporaryDirectory(prefix="envhub-") as folder:
-            last_words = Path(folder) / "last-words"
-            command = (sys.executable, "-m", "envhub.cluster.program", str(os.getpid()), str(last_words), *_labels())
-            process = self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+        reading, writing = os.pipe()
+        try:
+            command = (sys.executable, "-m", "envhub.cluster.program", str(os.getpid()), str(writing), *_labels())
+            process = self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.PIPE, pass_fds=(writing,)
+            )
             assert process.stdin is not None
             process.stdin.write(settings)
             process.stdin.close()
             code = await process.wait()
-            said = last_words.read_text("utf-8") if last_words.exists() else ""
-        return said or f"its process ended with code {code}"
+            return _read(reading) or f"its process ended with code {code}"
+        finally:
+            os.close(reading)
+            os.close(writing)
 
     async def stop(self, limit_s: float) -> None:
         """Ask the worker to end its sessions and leave; kill it after ``limit_s``."""
@@ -49,6 +53,15 @@ class WorkerActor:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def _read(pipe: int) -> str:
+    """What is in the pipe now; children of the process may hold its other end for longer."""
+    os.set_blocking(pipe, False)
+    try:
+        return os.read(pipe, _MOST_BYTES).decode("utf-8", "replace")
+    except BlockingIOError:
+        return ""
 
 
 def _labels() -> tuple[str, ...]:

@@ -80,7 +80,7 @@ async def serve(
 
 
 def plan_of(name: str, placement: RayPlacement, settings: Settings, address: str) -> Plan:
-    """What a worker of environment ``name`` is told, takes, and how many of it there may be."""
+    """What a worker of environment ``name`` is told, no more than it needs; what it takes; how many of it there may be."""
     capacity = placement.capacity or settings.capacity
     own = msgspec.structs.replace(
         settings,
@@ -88,6 +88,9 @@ def plan_of(name: str, placement: RayPlacement, settings: Settings, address: str
         environments=(name,),
         capacity=capacity,
         client_key=None,
+        store_url=Settings().store_url,
+        image_digest=None,
+        health_file=None,
         hub=None,
         environment_settings={name: settings.environment_settings.get(name, {})},
     )

@@ -33,7 +33,7 @@ def connect(address: str) -> None:
     if address.startswith("ray://"):
         raise ConfigError(
             f"{address} is an address for Ray clients, which workers cannot dial back: run envhub on a node of the cluster "
-            "(for example with 'ray job submit') and name HOST:PORT or 'auto'"
+            "and name HOST:PORT or 'auto'"
         )
     _knock(address)
     try:

@@ -93,6 +93,7 @@ class BubblewrapSandbox:
             await asyncio.shield(self._launching)
             await self._shell.start(restore)
             self._channel.is_up()
+            self._check_bounds()
         except SandboxLostError as error:
             said = await self._channel.last_words()
             raise EpisodeFailedError(f"the sandbox did not start: {said or error.message}") from error
@@ -102,6 +103,10 @@ class BubblewrapSandbox:
         self._monitor, self._init = answer["monitor"], answer.get("child-pid")
         if self._init is None:
             raise SandboxLostError("bwrap ended at once")
+
+    def _check_bounds(self) -> None:
+        if self._init is None or not self.setting.controllers.group(self._name).holds(self._init):
+            raise SandboxLostError("its first process is not in its control groups")
 
     async def run(self, script: str, *, timeout_s: float, max_bytes: int) -> CommandResult:
         self.check()

@@ -87,6 +87,15 @@ class Group:
             os.write(fd, b"0")
             os.close(fd)
 
+    def let_in(self, pid: int) -> None:
+        for folder in self.folders():
+            (folder / "cgroup.procs").write_text(str(pid), "utf-8")
+
+    def holds(self, pid: int) -> bool:
+        """Whether every controller of the group bounds that process."""
+        line = str(pid)
+        return all(line in (folder / "cgroup.procs").read_text("utf-8").split() for folder in self.folders())
+
     def members(self) -> set[int] | None:
         """Process ids, as the host sees them; None when there are no groups on this machine."""
         folders = self.folders()

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 HEALTH_TIMEOUT_S = 2.0
 CHECK_S = 10.0
 """How often the pool looks whether what waits still works; nobody who asks for a sandbox waits for that."""
+REFILL_AFTER_S = 0.02
+"""What was taken is replaced a moment later: the first command of who took it goes first."""
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 
@@ -60,7 +62,7 @@ class WarmPool:
             raise ShuttingDownError("the sandbox pool is closed")
         if shelf.ready:
             sandbox = shelf.ready.popleft().sandbox
-            self._pump()
+            self._own(self._timers, self._pause(REFILL_AFTER_S))
             return sandbox
         return await self._started(shelf)
 
@@ -163,9 +165,10 @@ class WarmPool:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(_told(error, delay_s))
-        self._own(self._timers, self._retry(delay_s))
+        self._own(self._timers, self._pause(delay_s))
 
-    async def _retry(self, delay_s: float) -> None:
+    async def _pause(self, delay_s: float) -> None:
+        """Once it is over, starts begin again."""
         await self._clock.sleep(delay_s)
 
     async def _tend(self, shelf: _Shelf) -> None:

@@ -105,15 +105,24 @@ def stopped(session: Session) -> Iterator[Mapping[int, Process]]:
 
 def host_pid(session: Session, seen: int) -> int | None:
     """The host's id of the process that the session knows as ``seen``."""
-    for pid in members(session):
-        try:
-            status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
-        except OSError:
-            continue
-        line = next((line for line in status.splitlines() if line.startswith("NSpid:")), "")
-        if line.split()[-1:] == [str(seen)]:
-            return pid
-    return None
+    return next((pid for pid in members(session) if namespace_pids(pid)[-1:] == [seen]), None)
+
+
+def namespace_pids(pid: int) -> list[int]:
+    """The ids of a process from our namespace inwards; none when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    line = next((line for line in status.splitlines() if line.startswith("NSpid:")), "")
+    return [int(each) for each in line.split()[1:]]
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
+    except OSError:
+        return []
 
 
 def _stop_all(session: Session) -> list[int]:

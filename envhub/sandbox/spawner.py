@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -168,7 +169,11 @@ def _become_sandbox(
     reply, stdin, output = fds
     place = Stage.from_json(request["stage"])
     seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
-    group.enter()
+    held = None
+    if copy is not None or not group.folders():
+        group.enter()
+    else:
+        held = _let_in_meanwhile(group, fds)
     stage.enter(place)
     stage.mount_disk(place, limits, copy_from=copy[0] if copy else None)
     for fd in copy or ():
@@ -179,7 +184,7 @@ def _become_sandbox(
     argv = [
         place.bwrap, *stage.session_argv(place),
         *stage.isolation_argv(request["environment"], hostname=request["hostname"], cwd=request["cwd"], seccomp=seccomp),
-        "--as-pid-1", "--info-fd", str(reply), "--", *request["argv"],
+        "--as-pid-1", "--info-fd", str(reply), *(["--block-fd", str(held)] if held is not None else []), "--", *request["argv"],
     ]  # fmt: skip
     os.set_inheritable(reply, True)
     os.dup2(stdin, 0)
@@ -188,11 +193,47 @@ def _become_sandbox(
     os.execv(place.bwrap, argv)
 
 
+def _let_in_meanwhile(group: Group, fds: Sequence[int]) -> int:
+    """Have another process put this one and bwrap's child into the group while they go on: the kernel takes as long for that as
+    the rest of a start takes. What is returned is for bwrap to read before it runs the session's first program.
+
+    Where it cannot be done the start is killed; the hub looks at the group again before anybody uses the sandbox.
+    """
+    held, release = os.pipe()
+    os.set_inheritable(held, True)
+    monitor, spawner = os.getpid(), os.getppid()
+    if os.fork():
+        os.close(release)
+        return held
+    try:
+        syscalls.die_with_parent(signal.SIGKILL)
+        for fd in (held, *fds):
+            os.close(fd)
+        group.let_in(monitor)
+        group.let_in(_first_process(monitor, spawner))
+        os.write(release, b"x")
+    except BaseException:  # boundary: a sandbox without bounds must not run
+        os.kill(monitor, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _first_process(monitor: int, spawner: int) -> int:
+    """The child of ``monitor`` that has process ids of its own. Raises OSError when there will be none."""
+    depth = len(reaping.namespace_pids(os.getpid()))
+    while (found := reaping.process(monitor)) is not None and found.parent == spawner:
+        for child in reaping.children(monitor):
+            if len(reaping.namespace_pids(child)) > depth:
+                return child
+        time.sleep(0.0003)
+    raise OSError("bwrap ended before it had started anything")
+
+
 def _leave(group: Group) -> None:
     """Take this process out of a group that could not be used, and remove it."""
     for root in group.controllers.roots():
         try:
-            (root.parent / "cgroup.procs").write_text(str(os.getpid()), "ascii")
+            (root.parent / "cgroup.procs").write_text(str(os.getpid()), "utf-8")
         except OSError:
             continue
     for folder in group.folders():

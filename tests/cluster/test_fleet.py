@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from envhub.cluster.fleet import Fleet, PlacementError
+from envhub.controller.service import Answered
 from envhub.core.errors import SessionLostError
 from envhub.testing.clock import settle
 from tests.cluster.yard import Yard
@@ -115,6 +116,31 @@ async def test_a_drained_worker_is_stopped_only_after_its_last_session() -> None
         await yard.clock.advance(1.0)
         assert new.stopped and not old.stopped
         assert not task.done()
+
+
+async def test_a_worker_that_has_not_yet_heard_that_it_drains_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard, heard = Yard(), asyncio.Event()
+    drain = yard.controller.drain
+
+    async def late(worker_id: str) -> Answered:
+        await heard.wait()
+        return await drain(worker_id)
+
+    monkeypatch.setattr(yard.controller, "drain", late)
+    async with running(yard.fleet()):
+        await yard.arrive()
+        await yard.clock.advance(1.0)
+        sessions = [await start(yard), await start(yard)]
+        waiting = asyncio.create_task(start(yard, wait_s=60.0))
+        await yard.clock.advance(4.0)
+        await yard.arrive()
+        for session_id in (*sessions, await waiting):
+            await end(yard, session_id)
+        await yard.clock.advance(60.0)
+        assert not any(worker.stopped for worker in yard.placed)  # it may be given a session at any moment
+        heard.set()
+        await yard.clock.advance(1.0)
+        assert [worker.stopped for worker in yard.placed].count(True) == 1
 
 
 async def test_closing_stops_every_worker() -> None:

@@ -50,6 +50,7 @@ def test_a_worker_is_told_what_it_serves_and_nothing_of_the_clients() -> None:
         client_key="for-clients",
         worker_key="for-workers",
         hub="http://other",
+        store_url="mysql+mysqlconnector://user:password@host/episodes",
         environment_settings={"os": {"pool_size": 2}, "db": {"url": "mysql://user:password@host"}},
     )
     placement = RayPlacement(2, 8, 64, 2.0, 4096, {"sandbox": 1.0})
@@ -58,6 +59,7 @@ def test_a_worker_is_told_what_it_serves_and_nothing_of_the_clients() -> None:
     assert (own.controllers, own.environments, own.capacity) == (("http://10.0.0.1:8800",), ("os",), 64)
     assert (own.client_key, own.worker_key, own.hub) == (None, "for-workers", None)
     assert own.environment_settings == {"os": {"pool_size": 2}}
+    assert "password" not in repr(plan)
     assert plan.order.resources == {"CPU": 2.0, "memory": 4096.0 * 2**20, "sandbox": 1.0}
     assert (plan.limits.min, plan.limits.max, plan.limits.capacity) == (2, 8, 64)
 

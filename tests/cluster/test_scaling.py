@@ -82,7 +82,7 @@ def test_a_short_peak_within_the_time_keeps_the_workers_it_needed() -> None:
 def test_nothing_is_taken_away_while_a_worker_is_on_its_way_or_cut_off() -> None:
     for state in (State.PLACING, State.AWAY):
         workers = [*ready(0, 0), Load("other", state)]
-        assert after(workers, [0.0, 60.0, 120.0])[-1] == Decision()
+        assert after(workers, [0.0, 60.0, 120.0]) == [Decision()] * 3
 
 
 class Simulation:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -48,12 +47,12 @@ async def test_no_first_session_is_refused_by_a_database_server_that_has_just_st
 ) -> None:
     cold = make("full")
     await asyncio.to_thread(cold.up, "controller", "mariadb", "db")
-    async with Hub(cold.url, key=cold.client_key) as hub, AsyncExitStack() as stack:
-        starts = [stack.enter_async_context(hub.session("db", "test", index)) for index in range(N_SESSIONS)]
-        sessions = await asyncio.gather(*starts)
+    async with Hub(cold.url, key=cold.client_key) as hub:
+        sessions = [hub.session("db", "test", index) for index in range(N_SESSIONS)]
+        await asyncio.gather(*(session.start() for session in sessions))
         results = await asyncio.gather(*(session.interact(LOOK) for session in sessions))
-        assert all("error" not in (result.messages[0].content or "error").lower() for result in results)
-        await asyncio.to_thread(check_stop, cold)
+    assert all("error" not in (result.messages[0].content or "error").lower() for result in results)
+    await asyncio.to_thread(check_stop, cold)
     await asyncio.to_thread(cold.down)
     assert cold.left() == []
 

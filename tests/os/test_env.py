@@ -9,13 +9,15 @@ import pytest
 
 from envhub.core.errors import EpisodeFailedError, InvalidRequestError, SandboxLostError, TaskUnusableError
 from envhub.core.protocols import Environment, Exploits, Forkable
-from envhub.core.sandbox import CommandResult, CommandStatus
+from envhub.core.sandbox import CommandResult, CommandStatus, SandboxSpec
 from envhub.core.types import Message, TaskRef, ToolCall
 from envhub.envs.datasets import TaskSet
 from envhub.envs.os import prompts
-from envhub.envs.os.env import MAX_ANSWER_CHARS, MAX_SCRIPT_CHARS, OPTIONS, OSEnvironment
+from envhub.envs.os.env import MAX_ANSWER_CHARS, MAX_SCRIPT_CHARS, OPTIONS, OSEnvironment, WarmSandboxes
 from envhub.envs.os.exploits import EXPLOITS
 from envhub.envs.os.tasks import Answer, Check, OSTask, Published, Script
+from envhub.sandbox.pool import WarmPool
+from envhub.testing.clock import FakeClock
 from tests.os.fake import FakeSandbox, FakeSandboxes, ForkableFake, exited, ran
 
 TASKS = (
@@ -287,3 +289,29 @@ async def test_no_trick_pays_for_a_question(name):
 
 def test_every_status_has_its_words():
     assert set(prompts._NOTES) == set(CommandStatus)
+
+
+class BrokenSweep:
+    """A driver whose first sweep fails."""
+
+    def __init__(self):
+        self.n_sweeps = 0
+
+    async def start(self, spec):
+        return FakeSandbox()
+
+    async def sweep(self):
+        self.n_sweeps += 1
+        raise OSError("a folder of a dead owner cannot be read")
+
+    async def close(self):
+        return None
+
+
+async def test_a_failed_sweep_is_no_reason_not_to_play():
+    driver = BrokenSweep()
+    sandboxes = WarmSandboxes(driver, WarmPool(driver, clock=FakeClock(), size=0))
+    for _ in range(3):
+        assert isinstance(await sandboxes.acquire(SandboxSpec()), FakeSandbox)
+    assert driver.n_sweeps == 1
+    await sandboxes.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 
 import pytest
 
@@ -72,7 +73,9 @@ async def test_a_sample_of_the_standard_items_passes_its_self_test(environment):
 async def test_nearly_all_standard_items_are_usable(environment):
     found = await defective(environment, "agentbench-std", range(144))
     unusable = sorted(index for index, result in found.items() if not result.usable)
-    assert set(unusable) <= {52, 53, 55, 123}, found
+    n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    out_of_reach = {26} if 0 <= n_files <= 123_321 else set()  # it names descriptor 123321
+    assert set(unusable) <= {52, 53, 55, 123} | out_of_reach, found
 
 
 @pytest.mark.slow

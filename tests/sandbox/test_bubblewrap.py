@@ -15,10 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from envhub.core.errors import EpisodeError, SandboxFileError, SandboxLostError, SandboxUnavailableError
+from envhub.core.errors import (
+    EpisodeError,
+    EpisodeFailedError,
+    SandboxFileError,
+    SandboxLostError,
+    SandboxUnavailableError,
+)
 from envhub.core.sandbox import CommandStatus, ForkableSandbox, Sandbox, SandboxLimits, SandboxSpec, View
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox
+from envhub.sandbox.cgroups import Group
 from envhub.sandbox.owner import start_time
 from envhub.sandbox.probe import Machine
 
@@ -329,14 +336,33 @@ async def test_fork_has_files_deletions_and_shell_state(box: Sandbox) -> None:
     assert await out(copy, "pgrep -x sleep") == "" and await out(box, "pgrep -xc sleep") == "1\n"
 
 
+async def test_sandbox_outside_of_its_groups_is_refused(
+    bubblewrap: BubblewrapDriver, machine: Machine, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not machine.controllers.folders:
+        pytest.skip("no control groups here")
+    async with started(bubblewrap):
+        groups = groups_of(machine, owner_in(runtime))
+        members = [group / "cgroup.procs" for group in groups]
+        assert len(groups) == len(machine.controllers.roots()) and all(
+            len(file.read_text().split()) >= 3 for file in members
+        )
+    monkeypatch.setattr(Group, "holds", lambda group, pid: False)
+    with pytest.raises(EpisodeFailedError, match="control groups"):
+        await bubblewrap.start(SandboxSpec())
+    assert groups_of(machine, owner_in(runtime)) == []
+
+
 async def test_start_that_is_given_up_leaves_nothing(
     bubblewrap: BubblewrapDriver, machine: Machine, runtime: Path
 ) -> None:
-    for patience_s in (0, 0.005, 0.02, 0.04):
+    for patience_s in (0, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04):
         task = asyncio.create_task(bubblewrap.start(SandboxSpec()))
         await asyncio.sleep(patience_s)
         task.cancel()
         await asyncio.wait([task])
+        if not task.cancelled():  # it was faster
+            await task.result().close()
     assert groups_of(machine, owner_in(runtime)) == []
 
 

@@ -1,11 +1,14 @@
 """B057: engines that fail or hang while they are paused, updated, asked or resumed."""
 
 import asyncio
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from trainer_adapter.queue import InfrastructureDownError
+from trainer_adapter.tokens import Failure, FailureKind
 from trainer_adapter.versions import WeightSyncError
 from trainer_adapter.weight_sync import Limits, Progress, update
 
@@ -138,3 +141,10 @@ async def test_cancelled_update_resumes() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert engines[0].calls == ["pause", "resume"]
+
+
+def test_errors_travel_between_processes() -> None:
+    down = InfrastructureDownError("8 of 8 failed", [Failure(FailureKind.INFRASTRUCTURE, "lost", "gone")])
+    for error in (WeightSyncError("engine 3 lacks a", engine=3), down):
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error) and str(back) == str(error) and vars(back) == vars(error)

@@ -70,11 +70,16 @@ def refuse(config: Config, extra: Sequence[str]) -> None:
                 f"baseline {config.algorithm.baseline} wants one sequence a trajectory: set on_rewrite = 'refuse'"
             )
 
+    if config.algorithm.baseline == "gae" and config.queue.b_min != config.queue.b_max:
+        raise ValueError("baseline gae trains a critic, whose batches are of one size: set queue.b_max to queue.b_min")
+
 
 def flags(run: settings.Settings, extra: Sequence[str]) -> list[str]:
     """All of OpenRLHF's flags; what stands later wins."""
     config = run.config
     more = ["--ckpt.output_dir", str(Path(config.train.checkpoint, "final"))]
+    if config.algorithm.baseline == "gae":
+        more += ["--critic.num_nodes", "1", "--critic.num_gpus_per_node", str(config.train.n_gpus)]
     resolved = plan(config, prompts="none", agent=str(_AGENT), extra=(*more, *(cpu.FLAGS if run.cpu else ()), *extra))
     return list(resolved.flags)
 
@@ -86,7 +91,7 @@ def _ray_options(run: settings.Settings) -> dict[str, Any]:
     if run.cpu:
         variables |= cpu.ENVIRONMENT
         environment["worker_process_setup_hook"] = "trainer_adapter.openrlhf.cpu.setup"
-        options |= {"num_cpus": 32, "num_gpus": 16, "include_dashboard": False}
+        options |= {"address": "local", "num_cpus": 32, "num_gpus": 16, "include_dashboard": False}
     return options
 
 

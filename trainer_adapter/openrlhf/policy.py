@@ -41,6 +41,9 @@ class PolicyTrainer(ppo_actor.ActorPPOTrainer):
                 f"{self.micro_train_batch_size}"
             )
         engine.set_train_batch_size(accumulate * self.micro_train_batch_size * ranks)
+        engine.optimizer.gradient_accumulation_steps = (
+            accumulate  # read where the optimizer is offloaded; not set by the line above
+        )
         self.strategy.accumulated_gradient = accumulate
         before = engine.global_steps
         status: dict[str, float] = super().ppo_train(kl_ctl)

@@ -175,7 +175,8 @@ class Rollouts:
         stop_ids = tuple(sorted(self._chat.stop_ids))
         top_p, limit_s = self._config.rollout.top_p, self._config.engines.turn_limit_s
         samplers = [
-            RemoteEngine(handle, number, temperature, top_p, stop_ids, limit_s) for number, handle in enumerate(self._engines)
+            RemoteEngine(handle, number, temperature, top_p, stop_ids, limit_s)
+            for number, handle in enumerate(self._engines)
         ]
         plan = self._config.engine_plan
         return EnginePool(plan, samplers, Draw(plan, seed=self._config.train.seed))

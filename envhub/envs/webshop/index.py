@@ -97,9 +97,9 @@ def _add(scores: Scores, docs: npt.NDArray[np.int32], impacts: bm25.Floats) -> N
 def _compiled_add() -> Callable[..., None]:
     import numba
 
-    @numba.njit(nogil=True)
     def add(scores: Any, docs: Any, impacts: Any) -> None:
         for at in range(len(docs)):
             scores[docs[at]] += impacts[at]
 
-    return add
+    compiled: Callable[..., None] = numba.njit(nogil=True)(add)
+    return compiled

@@ -43,10 +43,11 @@ group_size = 4
 temperature = 1.0
 context_tokens = 2560
 turn_tokens = 8
+on_rewrite = "refuse"
 max_live = 32
 [queue]
 b_min = 4
-b_max = 8
+b_max = {b_max}
 max_staleness = 3
 failure_window = {failure_window}
 n_retries = {n_retries}
@@ -57,6 +58,7 @@ stale_every = 3
 call_limit_s = {call_limit_s}
 [algorithm]
 learning_rate = 1e-3
+baseline = "{baseline}"
 kl_coef = {kl_coef}
 task_normalization = "{normalization}"
 correction = {{ level = "token", mode = "clip", threshold = [0.5, 5.0] }}
@@ -285,6 +287,7 @@ def start(tmp_path: Path, model: Path, hub: HubProcesses) -> Iterator[Callable[.
         known: dict[str, object] = {
             "url": hub.url, "model": model, "folder": tmp_path, "n_steps": 6, "n_gpus": 1, "micro_batch": 4, "kl_coef": 0.0,
             "save_every": 1000, "resume": "false", "normalization": "batch", "failure_window": 256, "n_retries": 3, "call_limit_s": 60,
+            "baseline": "grpo", "b_max": 8,
         }  # fmt: skip
         text = CONFIG.format_map(known | values) + (EVALUATE if evaluate else "")
         tomllib.loads(text)

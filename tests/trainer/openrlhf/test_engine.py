@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 import os
+import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,49 @@ async def test_aborted_output_is_no_completion(engine: Any) -> None:
         with pytest.raises(SamplerError, match="aborted"):
             await RemoteEngine(Handle(), 0, 1.0, 1.0, (), 60.0).sample((1,), max_tokens=1)
     assert sampled(Output("stop"), 3).finish == "stop"
+
+
+async def test_weight_update_is_proved_tensor_by_tensor(engine: Any, run: Any) -> None:
+    """Over a real process group: what arrives is what was sent; a tensor that is left out is named."""
+    from safetensors.torch import load_file
+
+    from trainer_adapter.openrlhf.checksums import RecordingGroup
+    from trainer_adapter.openrlhf.cpu import _gloo_group
+    from trainer_adapter.openrlhf.trainer import RemoteEngineControl
+    from trainer_adapter.versions import WeightSyncError
+    from trainer_adapter.weight_sync import Limits, update
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    joined = engine.init_process_group.remote("127.0.0.1", port, 1, 2, "openrlhf", "gloo", False)
+    group = RecordingGroup(await asyncio.to_thread(_gloo_group, "127.0.0.1", port, 0, 2, "cpu"), sends=True)
+    await joined
+    weights = {name: value * 1.5 for name, value in load_file(Path(run.config.model.path, "model.safetensors")).items()}
+
+    async def send(names: Iterable[str]) -> dict[str, str]:
+        group.checksums.clear()
+        for name in names:
+            got = engine.update_weight.remote(name, weights[name].dtype, weights[name].shape)
+            await asyncio.to_thread(group.broadcast, weights[name], 0)
+            await got
+        return dict(zip(weights, group.checksums, strict=False))
+
+    controls = {3: RemoteEngineControl(engine)}
+    before = await engine.held.remote()
+    sent = await update(controls, lambda: send(weights), 9, Limits(20, 60))
+    assert len(sent.tensors) == len(weights) > 20
+    after = await engine.held.remote()
+    assert after != before
+
+    some = list(weights)[:-1]
+
+    async def forget_one() -> dict[str, str]:
+        return {**await send(some), list(weights)[-1]: "left out"}
+
+    with pytest.raises(WeightSyncError, match=f"engine 3 lacks 1 of {len(weights)} tensors: {list(weights)[-1]}"):
+        await update(controls, forget_one, 10, Limits(20, 60))
+    assert await engine.held.remote() == after, "the same tensors make the same weights"
 
 
 async def test_stopped_queue_ends_its_sessions_and_requests(hub: Any, engine: Any, run: Any, settings: Any) -> None:

@@ -57,6 +57,13 @@ async def test_no_first_session_is_refused_by_a_database_server_that_has_just_st
     assert cold.left() == []
 
 
+def test_the_temporary_server_of_a_first_start_is_not_taken_for_the_server_b064(make: Make) -> None:
+    cold = make("full")
+    cold.up("mariadb")
+    (server,) = cold.containers("mariadb")
+    assert "port: 3306" in docker("logs", server["Id"], merged=True)
+
+
 def check_stop(deployment: Deployment) -> None:
     """Stopped with live sessions: everything ends by itself, and in time (B032)."""
     began = time.monotonic()

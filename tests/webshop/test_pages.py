@@ -270,6 +270,7 @@ def test_history_goes_before_the_page_latest_last() -> None:
     assert TextEpisode(SHOP, GOAL).step("search[stone]").observation == second
 
 
+@pytest.mark.slow
 def test_b048_played_sessions_leave_nothing_behind() -> None:
     def play(n_sessions: int) -> int:
         for number in range(n_sessions):

@@ -20,7 +20,13 @@ from tests.webshop.shelves import WORDS, PlainSearch, byte_length, product, shel
 
 LOOPS = [
     False,
-    pytest.param(True, marks=pytest.mark.skipif(find_spec("numba") is None, reason="needs numba (the extra 'fast')")),
+    pytest.param(
+        True,
+        marks=[
+            pytest.mark.slow,  # compiling takes seconds
+            pytest.mark.skipif(find_spec("numba") is None, reason="needs numba (the extra 'fast')"),
+        ],
+    ),
 ]
 
 

@@ -614,6 +614,7 @@ async def test_the_site_is_not_opened_to_others_without_keys(environment: WebSho
     await environment.close()
 
 
+@pytest.mark.slow
 async def test_the_command_serves_until_it_is_told_to_stop(catalogues: Path, tiny: Tasks, tmp_path: Path) -> None:
     words = ["webshop", "serve", "--catalogue", "tiny", "--cache", str(catalogues), "--port", "0", "--task", "4"]
     process = await asyncio.create_subprocess_exec(

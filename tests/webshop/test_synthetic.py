@@ -49,6 +49,7 @@ def products(small: Tasks) -> list[Product]:
     return list(small.catalogue.products())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", DIGESTS)
 def test_a_seed_fixes_every_product_and_goal(size: str, request: pytest.FixtureRequest) -> None:
     tasks: Tasks = request.getfixturevalue(size)
@@ -232,6 +233,7 @@ def test_both_reward_modes_agree_on_what_is_bought(small: Tasks) -> None:
     assert shop.reward_mode == "webshop"
 
 
+@pytest.mark.slow
 def test_few_of_the_products_found_are_perfect(small: Tasks) -> None:
     shop = Shop(small.catalogue)
     counts = [making.n_perfect(goal, shop) for goal in all_goals(small)]
@@ -239,6 +241,7 @@ def test_few_of_the_products_found_are_perfect(small: Tasks) -> None:
     assert sum(counts) / len(counts) < 2.5
 
 
+@pytest.mark.slow
 def test_every_way_of_judging_is_reached(small: Tasks) -> None:
     reached = coverage(Shop(small.catalogue), all_goals(small))
     assert not [branch for branch in BRANCHES if not reached[branch]], reached

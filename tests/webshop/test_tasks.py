@@ -29,7 +29,7 @@ async def main():
     for index in range(info.splits["test"]):
         episode = await environment.open(TaskRef("webshop", "test", index), seed=int(sys.argv[2]), options=dict(info.options))
         observation = await episode.reset()
-        goal = environment._goal(TaskRef("webshop", "test", index))
+        goal = environment.goal(TaskRef("webshop", "test", index))
         told += [observation.messages[1].content, goal.price_upper, list(goal.options)]
     print(hashlib.sha256(json.dumps(told).encode()).hexdigest())
 

@@ -19,6 +19,7 @@ SET PASSWORD FOR root@localhost = PASSWORD('$password');
 CREATE USER root@'%' IDENTIFIED BY '$password';
 GRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;
 SQL
+  sleep 4  # as long as the official image takes to load time zones
   MYSQL_PWD=$password mariadb-admin --socket="$socket" --user=root shutdown
   wait
 fi

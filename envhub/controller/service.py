@@ -39,6 +39,9 @@ from envhub.link.frames import SessionNote
 
 log = logging.getLogger(__name__)
 
+_FORK_KEY = "fork:"
+"""Begins the keys by which forks are known, so that they are never those of a start."""
+
 _SESSION_ID = re.compile(r"(w[a-z0-9]{4,32})\.[A-Za-z0-9_-]{16}")
 _REMEMBER_S = 3600.0
 _REMEMBER_MOST = 100_000
@@ -125,6 +128,8 @@ class ControllerService:
         Starts that wait for a slot are served in turn by run, which is what the tag ``run`` names.
         """
         request = wire.loads(body, wire.StartRequest)
+        if request.request_key is not None and request.request_key.startswith(_FORK_KEY):
+            raise InvalidRequestError(f"request_key must not begin with {_FORK_KEY!r}")
         if request.request_key is None:
             return await self._place(request, body)
         return await self._once(request.request_key, "start", body, lambda: self._place(request, body))
@@ -133,7 +138,7 @@ class ControllerService:
         """Double a session on its worker; cancelling the call ends what it made, unless it carries a request key."""
         request = wire.loads(body, wire.ForkRequest)
         worker = await self._worker_of(session_id)
-        key = None if request.request_key is None else f"fork:{session_id}:{request.request_key}"
+        key = None if request.request_key is None else f"{_FORK_KEY}{session_id}:{request.request_key}"
         call = wire.dumps(wire.ForkCall(session_id, request.turn, request.lease_s, request.tags, key))
         if key is None:
             return await self._make_on(worker, "fork", call)
@@ -146,7 +151,8 @@ class ControllerService:
         fingerprint = hashlib.sha256(body).digest()
         known = self._keyed.get(key)
         if known is not None and known.fingerprint not in (None, fingerprint):
-            raise InvalidRequestError(f"request_key {key!r} was used for a different {op}")
+            given = key.partition(":")[2].partition(":")[2] if op == "fork" else key
+            raise InvalidRequestError(f"request_key {given!r} was used for a different {op}")
         if known is not None and known.session_id is not None:
             known.delivered = True
             try:
@@ -194,7 +200,7 @@ class ControllerService:
             known.task.cancel()
             await asyncio.wait({known.task})
         if known.session_id is not None and (worker := self.workers.get(known.session_id.partition(".")[0])):
-            await self._forget(worker, known.session_id, "cancel", _CLIENT_LEFT)
+            await self._forget(worker, known.session_id, "give_up", _CLIENT_LEFT)
 
     def _keyed_done(self, key: str, task: asyncio.Task[Answered]) -> None:
         entry = self._keyed[key]
@@ -241,7 +247,7 @@ class ControllerService:
         try:
             reply = await self.workers.call(worker, op, session_id, body)
         except asyncio.CancelledError:
-            self._spawn(self._forget(worker, session_id, "cancel", _CLIENT_LEFT))
+            self._spawn(self._forget(worker, session_id, "give_up", _CLIENT_LEFT))
             raise
         return Answered(reply.status, reply.body)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from envhub.core.clock import Clock
 from envhub.core.errors import SandboxUnavailableError, UnavailableError
 from envhub.core.sandbox import Capabilities, Sandbox, SandboxSpec
-from envhub.sandbox import images, seccomp, userland
+from envhub.sandbox import images, seccomp, strays, userland
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox, Setting
 from envhub.sandbox.images import PreparedImage
 from envhub.sandbox.owner import Owner
@@ -58,7 +58,8 @@ class BubblewrapDriver:
         return await self._start(spec, source=None, restore=None)
 
     async def sweep(self) -> int:
-        """Processes and mounts of a dead owner have ended with it; control groups and its folder are what is left."""
+        """Processes and mounts of a dead owner have ended with it, but for strays; control groups and its folder are left too."""
+        n_strays = await asyncio.to_thread(strays.kill, self._runtime, lambda owner: not owner.alive)
         controllers = self._machine.controllers
         folders = {path.name: path for path in self._runtime.iterdir() if path != self._folder}
         owners = {label: Owner.parse(label) for label in {*controllers.owners(), *folders}}
@@ -70,7 +71,7 @@ class BubblewrapDriver:
             removed = [name for name in answer["removed"] if not name.endswith(".judge")]
         for label in dead & folders.keys():
             shutil.rmtree(folders[label], ignore_errors=True)
-        return len(removed)
+        return max(len(removed), n_strays)
 
     async def close(self) -> None:
         self._closed = True
@@ -78,6 +79,7 @@ class BubblewrapDriver:
         if self._link is not None:
             await asyncio.to_thread(self._link.close)
             self._link = None
+            await asyncio.to_thread(strays.kill, self._runtime, lambda owner: owner == self._owner)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _userland(self, image: str) -> Userland:

@@ -211,7 +211,7 @@ class BubblewrapSandbox:
         if self._launching is not None:
             await asyncio.wait([self._launching])
         try:
-            await self._driver.spawner().request({"op": "close", **self.identity})
+            await self._driver.spawner().request({"op": "close", **self.identity, "folder": self.setting.stage.folder})
         finally:
             self._channel.close()
             self._driver.forget(self)

@@ -19,11 +19,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from envhub.core.sandbox import SandboxLimits
-from envhub.sandbox import judging, reaping, stage, syscalls, visiting
+from envhub.sandbox import judging, reaping, stage, strays, syscalls, visiting
 from envhub.sandbox.cgroups import Controllers, Group
+from envhub.sandbox.owner import Owner
 from envhub.sandbox.reaping import LostError, Session
 from envhub.sandbox.stage import Stage
 from envhub.sandbox.supervision import answer
@@ -275,10 +277,13 @@ def _get(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
 def _close(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
     """Removes what is left of a sandbox, alive or not."""
     group = _group(request)
-    for role in ("init", "monitor"):
-        pid = request[role]
-        if pid is not None and _is_ours(pid, request["monitor"], spawner):
-            visiting.kill_and_wait(pid)
+    known = {role: pid for role in ("init", "monitor") if (pid := request[role]) is not None}
+    ours = {role: pid for role, pid in known.items() if _is_ours(pid, request["monitor"], spawner)}
+    for pid in ours.values():
+        visiting.kill_and_wait(pid)
+    if "init" not in ours:
+        folder, owner = Path(request["folder"]), Owner.parse(Path(request["folder"]).name)
+        strays.kill(folder.parent, lambda found: found == owner, outside=spawner)
     group.controllers.group(judging.group_name(group)).remove()
     if not group.remove():
         raise OSError(f"processes of sandbox {group.name} cannot be killed: {sorted(group.members() or ())[:5]}")

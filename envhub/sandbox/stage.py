@@ -64,6 +64,11 @@ class Stage:
         layers = tuple(Layer(**layer) for layer in raw["layers"])
         return cls(**{**raw, "layers": layers, "hidden": tuple(raw["hidden"])})
 
+    @property
+    def folder(self) -> str:
+        """The owner's own, which every bwrap of it names."""
+        return os.path.dirname(self.disk)
+
     def upper(self, layer: Layer) -> str:
         return f"{self.disk}/up/{layer.name}"
 

@@ -49,6 +49,7 @@ class WorkerService:
             "interact": self._interact,
             "renew": self._renew,
             "cancel": self._cancel,
+            "give_up": self._give_up,
             "detach": self._detach,
             "describe": self._describe,
             "trace": self._trace,
@@ -138,6 +139,10 @@ class WorkerService:
         if found is None:
             return Answer(200, wire.dumps({"session_id": session, "state": "ended"}))
         return Answer(200, wire.dumps(found.state()))
+
+    async def _give_up(self, session: str, body: bytes) -> Answer:
+        await self.table.give_up(session, wire.loads(body, wire.CancelRequest).reason)
+        return Answer(200, b"{}")
 
     async def _detach(self, session: str, body: bytes) -> Answer:
         self.table.find(session).detach(self.table.settings.detach_grace_s)

@@ -97,6 +97,8 @@ class Session:
     ) -> None:
         self.spec = spec
         self.turn = 0
+        self.claims = 1
+        """Starts that were answered with this session: a client may have asked several controllers."""
         self.detached = False
         self.ended = False
         self.error: EnvhubError | None = None
@@ -148,6 +150,11 @@ class Session:
         )
         self._started = Answer(200, _bounded(wire.dumps(answer)))
         return self._started
+
+    @property
+    def lease_s(self) -> float:
+        """What it is now, after renewals."""
+        return self._lease_s
 
     def started(self) -> Answer:
         """The answer to a repeated start."""
@@ -294,7 +301,8 @@ class Session:
         self._steps.clear()
         self._started = None
         self._episode = _BURIED
-        return 1024 + (len(self._last_answer.body) if self._last_answer else 0)
+        said = len(wire.dumps(wire.message_to_json(self._last_message))) if self._last_message else 0
+        return 1024 + said + (len(self._last_answer.body) if self._last_answer else 0)
 
     def note(self) -> SessionNote:
         spec = self.spec

@@ -61,6 +61,8 @@ class TableSettings:
 class _Opening:
     task: asyncio.Task[Answer]
     since: float
+    request_key: str | None
+    claims: int = 1
     overdue: bool = False
 
 
@@ -111,7 +113,7 @@ class SessionTable:
             return await known
         self._check_room()
         environment, spec = self._resolve(session_id, request)
-        return await self._begin(session_id, self._open(environment, spec))
+        return await self._begin(spec, self._open(environment, spec))
 
     async def fork(self, session_id: str, call: wire.ForkCall) -> Answer:
         """Double a live session, as ``session_id``. The same id again joins or repeats the first answer. Raises EnvhubError."""
@@ -123,27 +125,33 @@ class SessionTable:
         spec = replace(
             parent.spec,
             session_id=session_id,
-            lease_s=call.lease_s or parent.spec.lease_s,
-            tags={**parent.spec.tags, **call.tags, **lineage},
+            lease_s=call.lease_s or parent.lease_s,
+            tags=_tags({**parent.spec.tags, **call.tags, **lineage}),
             request_key=call.request_key,
         )
-        return await self._begin(session_id, self._fork(parent, spec, call.turn))
+        return await self._begin(spec, self._fork(parent, spec, call.turn))
 
     def _known(self, session_id: str, request_key: str | None) -> Awaitable[Answer] | None:
         """The answer to a start that was asked for before."""
-        if (under_way := self._opening.get(session_id)) is not None:
-            return self._join(under_way)
+        for name, opening in self._opening.items():  # by its key it may be on its way through another controller
+            if name == session_id:
+                return self._join(opening)
+            if request_key is not None and opening.request_key == request_key:
+                opening.claims += 1
+                return self._join(opening)
         found = self._live.get(session_id)
         if found is None and session_id in self._dead.sessions:
             found = self._dead.sessions[session_id][2]
         if found is None and request_key is not None:
             found = self._by_key.get(request_key)
+            if found is not None:
+                found.claims += 1
         return None if found is None else _ready(found.started())
 
-    async def _begin(self, session_id: str, work: Coroutine[Any, Any, Answer]) -> Answer:
-        opening = _Opening(asyncio.create_task(work), self._clock.now())
-        self._opening[session_id] = opening
-        opening.task.add_done_callback(lambda _: self._opening.pop(session_id, None))
+    async def _begin(self, spec: SessionSpec, work: Coroutine[Any, Any, Answer]) -> Answer:
+        opening = _Opening(asyncio.create_task(work), self._clock.now(), spec.request_key)
+        self._opening[spec.session_id] = opening
+        opening.task.add_done_callback(lambda _: self._opening.pop(spec.session_id, None))
         return await self._join(opening)
 
     async def _join(self, opening: _Opening) -> Answer:
@@ -239,6 +247,7 @@ class SessionTable:
 
     def _opened(self, session: Session) -> None:
         spec = session.spec
+        session.claims = self._opening[spec.session_id].claims
         self._live[spec.session_id] = session
         if spec.request_key is not None:
             self._by_key[spec.request_key] = session
@@ -266,6 +275,16 @@ class SessionTable:
         session = self.find(session_id)
         await session.cancel(abort, reason)
         return session
+
+    async def give_up(self, session_id: str, reason: str) -> None:
+        """One of the starts that led here has no client any more; the last one to say so ends the session.
+
+        Raises SessionNotFoundError.
+        """
+        claimed = self._opening.get(session_id) or self.find(session_id)
+        claimed.claims -= 1
+        if claimed.claims <= 0:
+            await self.cancel(session_id, Abort.CANCELLED, reason)
 
     def abandon(self, session_ids: Iterable[str]) -> None:
         """End sessions in the background, without a reward."""
@@ -370,6 +389,13 @@ class SessionTable:
     @property
     def n_slots_taken(self) -> int:
         return len(self._live) + len(self._opening)
+
+
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    """Raises InvalidRequestError: a chain of forks must not carry ever more."""
+    if len(tags) > wire.MAX_TAGS + 2:
+        raise InvalidRequestError(f"a fork has its parent's tags and its own: at most {wire.MAX_TAGS} in all")
+    return tags
 
 
 async def _ready(answer: Answer) -> Answer:

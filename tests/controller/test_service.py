@@ -159,7 +159,7 @@ async def test_a_start_whose_caller_leaves_is_cancelled_on_the_worker(desk: Desk
     await settle()
     assert [(call.op, call.session) for call in peer.calls] == [
         ("start", peer.calls[0].session),
-        ("cancel", peer.calls[0].session),
+        ("give_up", peer.calls[0].session),
     ]
 
 
@@ -273,7 +273,7 @@ async def test_a_keyed_start_that_nobody_asks_for_again_is_ended(desk: Desk, ope
     await desk.pass_time(16, "wone1")
     assert [(call.op, call.session) for call in peer.calls] == [
         ("start", peer.calls[0].session),
-        ("cancel", peer.calls[0].session),
+        ("give_up", peer.calls[0].session),
     ]
 
 

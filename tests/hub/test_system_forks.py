@@ -45,6 +45,9 @@ async def test_a_fork_is_repeated_by_its_key_and_ends_apart() -> None:
                 forks.append(await answer.json())
         assert forks[0] == forks[1] == forks[2] and forks[0]["fork"] == "replay" and forks[0]["parent"] == parent
         async with http.post(f"/v1/sessions/{parent}/fork", json={"request_key": "k", "lease_s": 9}) as answer:
+            assert answer.status == 400 and "request_key 'k'" in (await answer.json())["error"]["message"]
+        start = {"environment": "calculator", "request_key": f"fork:{parent}:k"}
+        async with http.post("/v1/sessions", json=start) as answer:
             assert answer.status == 400
         async with http.delete(f"/v1/sessions/{parent}") as answer:
             assert answer.status == 200

@@ -133,3 +133,33 @@ async def test_a_fork_has_its_parent_s_time_limit(desk: Desk) -> None:
     await fork(desk)
     await desk.pass_time(41)
     assert desk.record("f1").stop_reason == "time_limit"
+
+
+async def test_two_controllers_with_one_key_make_one_session_b026(desk: Desk) -> None:
+    await started_slowly(desk)
+    forks = [asyncio.create_task(fork(desk, name, request_key="k")) for name in ("f1", "f2")]
+    starts = [asyncio.create_task(desk.start(name, request_key="s", options={"open_s": 2.0})) for name in ("s2", "s3")]
+    await settle()
+    await desk.clock.advance(2)
+    for pair in (forks, starts):
+        first, second = [await each for each in pair]
+        assert first.status == 200 and first == second
+    assert desk.table.n_live == 3
+    await desk.call("give_up", "s2", {"reason": "the client left this controller"})
+    assert desk.table.n_live == 3  # the other controller's client plays it
+    await desk.call("give_up", "s2", {"reason": "and the other one too"})
+    assert desk.table.n_live == 2
+
+
+async def test_a_fork_has_the_lease_its_parent_has_now(desk: Desk) -> None:
+    await desk.start(lease_s=30)
+    await desk.call("renew", "s1", {"lease_s": 5000})
+    assert (await fork(desk)).body["lease_s"] == 5000
+
+
+async def test_a_chain_of_forks_does_not_gather_tags(desk: Desk) -> None:
+    await desk.start(tags={f"a{n}": "" for n in range(20)})
+    refused = await fork(desk, tags={f"b{n}": "" for n in range(20)})
+    assert (refused.status, refused.code) == (400, "invalid_request") and "32" in refused.message
+    assert (await fork(desk, "f2", tags={f"a{n}": "x" for n in range(20)})).status == 200
+    assert (await fork(desk, "f3", "f2")).status == 200

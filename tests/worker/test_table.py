@@ -355,3 +355,11 @@ async def test_what_a_worker_says_of_itself(desk: Desk) -> None:
     hello = desk.service.hello()
     assert (hello.worker_id, hello.capacity, hello.draining, hello.failures) == ("wtest1", 256, False, [])
     assert hello.environments[0]["name"] == "scripted" and hello.environments[0]["splits"]["test"] == 100
+
+
+async def test_tombstones_count_what_was_said_last() -> None:
+    desk = Desk(TableSettings(max_tombstone_bytes=50_000))
+    for number in range(8):
+        await desk.start(f"s{number}")
+        await desk.say("end " + " " * 20_000, session=f"s{number}")
+    assert len(desk.table._dead.sessions) <= 3

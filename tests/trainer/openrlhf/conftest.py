@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HUB_PYTHON = Path(os.environ.get("ENVHUB_HUB_PYTHON", ROOT / ".venv" / "bin" / "python"))
+HUB_PYTHON = Path(os.environ.get("TRAINER_HUB_PYTHON", ROOT / ".venv" / "bin" / "python"))
 MARK = "TRAINER_TEST_RUN"
 CONFIG = """
 [hub]
@@ -265,7 +265,8 @@ def made_model(folder: Path, *arguments: str) -> Path:
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubProcesses]:
     if not HUB_PYTHON.exists():
-        pytest.skip(f"needs the hub's interpreter at {HUB_PYTHON} (make venv), or ENVHUB_HUB_PYTHON")
+        stop = pytest.fail if "trainer" in os.environ.get("ENVHUB_REQUIRE", "").split(",") else pytest.skip
+        stop(f"needs the hub's interpreter at {HUB_PYTHON} (make venv), or TRAINER_HUB_PYTHON")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,15 @@ def free_port() -> int:
 
 
 class Deployment:
-    """``profiles`` as in COMPOSE_PROFILES; ``folder`` takes the keys."""
+    """``profiles`` as in COMPOSE_PROFILES; ``files`` come after docker-compose.yml; ``folder`` takes the keys."""
 
-    def __init__(self, folder: Path, *, profiles: str = "full") -> None:
+    def __init__(self, folder: Path, *, profiles: str = "full", files: Sequence[str] = ()) -> None:
         self.project = f"envhubtest{secrets.token_hex(4)}"
         self.port = free_port()
         self.secrets = folder / "secrets"
         own = {
             "COMPOSE_PROFILES": profiles,
+            "COMPOSE_FILE": ":".join(("docker-compose.yml", *files)),
             "HUB_PORT": str(self.port),
             "HUB_SECRETS": str(self.secrets),
             "HUB_VERSION": version(),

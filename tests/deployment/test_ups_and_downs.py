@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,15 +26,15 @@ N_SESSIONS = 50
 GRACE_S = 30
 LOOK = Message.assistant(None, ToolCall("1", "execute_sql", '{"query": "SHOW TABLES"}'))
 
-Make = Callable[[str], Deployment]
+Make = Callable[..., Deployment]
 
 
 @pytest.fixture
 def make(engine: None, tmp_path: Path) -> Iterator[Make]:
     made: list[Deployment] = []
 
-    def with_profiles(profiles: str) -> Deployment:
-        made.append(Deployment(tmp_path, profiles=profiles))
+    def with_profiles(profiles: str, *files: str) -> Deployment:
+        made.append(Deployment(tmp_path, profiles=profiles, files=files))
         return made[-1]
 
     yield with_profiles
@@ -103,3 +104,24 @@ def test_the_docker_driver_plays_in_sibling_containers_and_takes_them_away_b041(
     assert docker(*kept_ready)
     own.compose("stop", "os-docker")
     assert not docker(*kept_ready)
+
+
+async def test_with_control_groups_a_fork_bomb_does_not_reach_the_sessions_beside_it_b042(make: Make) -> None:
+    bounded = make("small", "docker-compose.cgroups.yml")
+    await asyncio.to_thread(bounded.up, "controller", "os")
+    async with Hub(bounded.url, key=bounded.client_key) as hub:
+        hostile, beside = hub.session("os", "test", 0, options={"command_timeout_s": 5.0}), hub.session("os", "test", 1)
+        async with hostile, beside:
+            bomb = asyncio.create_task(hostile.interact(bash(":(){ :|:& };:\nsleep 20")))
+            while not bomb.done():
+                answer = await asyncio.wait_for(beside.interact(bash("ls / | wc -l")), 5)
+                assert answer.messages[0].content == "The output of the OS:\n\n19"
+                await asyncio.wait({bomb}, timeout=1.5)
+            assert "timed out" in ((await bomb).messages[0].content or "")
+    (worker,) = bounded.containers("os")
+    await asyncio.to_thread(bounded.down)
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/docker/{worker['Id']}"))
+
+
+def bash(script: str) -> Message:
+    return Message.assistant(None, ToolCall("1", "bash_action", json.dumps({"script": script})))

@@ -118,7 +118,10 @@ class ForkableSandbox(Sandbox, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a driver can enforce on this machine, in words for logs and ``envhub doctor``: how each bound is kept, or "none"."""
+    """What a driver can enforce on this machine, in words for logs and ``envhub doctor``: how each bound is kept, or "none".
+
+    ``users``: a sandbox has all users of a Linux, not root alone; without them chown and su fail inside.
+    """
 
     driver: str
     isolation: str
@@ -128,6 +131,7 @@ class Capabilities:
     disk: str
     network: str
     notes: tuple[str, ...] = ()
+    users: bool = True
 
 
 class SandboxDriver(Protocol):

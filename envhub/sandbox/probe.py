@@ -50,6 +50,7 @@ class Machine:
             disk="size and inodes of the sandbox's own tmpfs",
             network="own empty namespace",
             notes=self._notes(kept.keys()),
+            users=self.identity,
         )
 
     def _notes(self, kept: object) -> tuple[str, ...]:

@@ -75,6 +75,12 @@ def test_only_the_docker_driver_has_the_socket_b071() -> None:
     assert with_socket == ["os-docker"] and SERVICES["os-docker"]["profiles"] == ["docker-driver"]
 
 
+def test_the_machines_control_groups_are_in_a_file_that_has_to_be_asked_for() -> None:
+    assert "/sys/fs/cgroup" not in (ROOT / "docker-compose.yml").read_text("utf-8")
+    asked = yaml.safe_load((ROOT / "docker-compose.cgroups.yml").read_text("utf-8"))
+    assert asked == {"services": {"os": {"volumes": ["/sys/fs/cgroup:/sys/fs/cgroup:rw"]}}}
+
+
 def test_only_the_os_worker_has_capabilities_and_looser_confinement_and_those_are_few() -> None:
     assert [name for name, service in SERVICES.items() if service.get("cap_add")] == ["os"]
     assert "SYS_ADMIN" not in SERVICES["os"]["cap_add"]

@@ -115,12 +115,16 @@ async def test_with_control_groups_a_fork_bomb_does_not_reach_the_sessions_besid
             bomb = asyncio.create_task(hostile.interact(bash(":(){ :|:& };:\nsleep 20")))
             while not bomb.done():
                 answer = await asyncio.wait_for(beside.interact(bash("ls / | wc -l")), 5)
-                assert answer.messages[0].content == "The output of the OS:\n\n19"
+                assert (answer.messages[0].content or "").split()[-1] == "19"
                 await asyncio.wait({bomb}, timeout=1.5)
             assert "timed out" in ((await bomb).messages[0].content or "")
     (worker,) = bounded.containers("os")
     await asyncio.to_thread(bounded.down)
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/docker/{worker['Id']}"))
+    assert groups_of(worker["Id"]) == []
+
+
+def groups_of(container: str) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"*/docker/{container}"))
 
 
 def bash(script: str) -> Message:

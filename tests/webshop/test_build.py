@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,43 @@ def test_other_products_than_before_the_interruption_are_worked_off_anew(tmp_pat
     out = build(products, {}, tmp_path / "out", meta=META, shard_size=10)
     assert read_all(out) == read_all(build(products, {}, tmp_path / "whole", meta=META))
     verify(out)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "empty": lambda path: path.write_bytes(b""),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "deleted": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "name", ["items.sqlite", "terms.txt", "indptr.npy", "docs.npy", "counts.npy", "lengths.npy", "seal"]
+)
+def test_damaged_work_of_an_interrupted_build_is_done_anew(
+    name: str, damage: str, tmp_path: Path, analysed: list[str]
+) -> None:
+    products = shelf(15)
+    with pytest.raises(Interrupted):
+        build(interrupted(products, 12), {}, tmp_path / "out", meta=META, shard_size=5)
+    DAMAGE[damage](tmp_path / ".out.building" / "shard-00000" / name)
+    verify(build(products, {}, tmp_path / "out", meta=META, shard_size=5))
+    assert len(analysed) == 10 + 5 + 5
+
+
+def test_files_in_the_way_of_a_build_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".out.building").write_text("")
+    verify(build(shelf(5), {}, tmp_path / "out", meta=META))
+
+
+def test_full_disk_is_an_os_error_whoever_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(build_module, "write_items", full)
+    with pytest.raises(OSError, match="out cannot be written: database or disk is full"):
+        build(shelf(5), {}, tmp_path / "out", meta=META)
 
 
 def test_interruption_of_something_else_is_forgotten(tmp_path: Path, analysed: list[str]) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from envhub.envs.webshop import official
 from envhub.envs.webshop.catalogue import Goal
-from envhub.envs.webshop.convert import ALL, DIVISIONS, convert, divide, export
-from envhub.envs.webshop.goals import Listing
+from envhub.envs.webshop.convert import ALL, DIVISIONS, GoalKind, convert, divide, export
+from envhub.envs.webshop.goals import Listing, n_human_goals, n_synthetic_goals
 from envhub.envs.webshop.official import OfficialFiles, find_official
-from envhub.envs.webshop.store import open_store
+from envhub.envs.webshop.store import StoreError, open_store
 from envhub.envs.webshop.tasks import Tasks, open_tasks
 from tests.webshop.published_data import FOLDER, as_goal, published
 
@@ -123,6 +123,33 @@ def test_an_interrupted_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "cut").exists()
     with open_store(convert(files, tmp_path / "cut", partial=True)) as finished, open_store(whole) as expected:
         assert finished.digest == expected.digest
+
+
+def test_a_changed_file_of_the_same_size_is_another_catalogue(tmp_path: Path) -> None:
+    files = write_files(tmp_path / "files", 10)
+    convert(files, tmp_path / "out", partial=True)
+    files.products.write_text(files.products.read_text("utf-8").replace("Lamp 3", "Vase 3"), "utf-8")
+    with pytest.raises(StoreError, match="holds another catalogue"):
+        convert(files, tmp_path / "out", partial=True)
+
+
+@pytest.mark.parametrize(
+    ("goals", "partial", "reason"),
+    [("human", False, r"goals 0\.\.9, .*\(--partial\)"), ("synthetic", True, "there are no goals")],
+)
+def test_too_few_goals_are_refused_before_anything_is_built(
+    goals: GoalKind, partial: bool, reason: str, tmp_path: Path
+) -> None:
+    files = write_files(tmp_path / "files", 20)
+    with pytest.raises(ValueError, match=reason):
+        convert(files, tmp_path / "out", goals=goals, partial=partial)
+    assert [path.name for path in tmp_path.iterdir()] == ["files"]
+
+
+def test_counted_goals_are_those_that_are_made() -> None:
+    listings = published().listings
+    assert sum(map(n_synthetic_goals, listings)) == len(published().synthetic)
+    assert sum(map(n_human_goals, listings)) == len(published().human)
 
 
 def test_a_limit_takes_the_first_products(tmp_path: Path) -> None:

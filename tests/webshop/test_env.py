@@ -289,6 +289,16 @@ async def test_a_solution_is_the_same_every_time_and_earns_one(environment: WebS
         assert not any("Invalid action" in text(result) for result in results)
 
 
+async def test_what_is_too_long_is_refused_and_changes_nothing(shelf: WebShopEnvironment) -> None:
+    episode = await opened(shelf, observation="url")
+    for action in ("?" + "lamp " * 900_000, "?" + "é" * 4_001, "b" * 4_001):
+        result = await played(episode, action)
+        assert "at most 4000 characters" in text(result) and len(text(result)) < 1_000
+        assert episode.state == (await opened(shelf)).state and not result.terminated
+    await played(episode, "?" + "lamp".ljust(4_000))
+    assert episode.state.rows
+
+
 def test_the_identity_names_catalogue_size_and_hash(environment: WebShopEnvironment, tiny: Tasks) -> None:
     info = environment.info()
     assert info.version == "1-tiny-200" and info.dataset_hash == tiny.dataset_hash
@@ -302,6 +312,11 @@ def test_the_identity_names_catalogue_size_and_hash(environment: WebShopEnvironm
         ({"catalog": "tiny"}, "no setting 'catalog'; valid: catalogue, cache, compiled"),
         ({"catalogue": "gigantic"}, "neither a name"),
         ({"compiled": "perhaps"}, "must be true or false"),
+        ({"cache": ""}, "setting 'cache' of webshop must be a text that is not empty, not ''"),
+        ({"cache": 3}, "setting 'cache' of webshop must be a text"),
+        ({"cache": None}, "setting 'cache' of webshop must be a text"),
+        ({"catalogue": ""}, "setting 'catalogue' of webshop must be a text"),
+        ({"catalogue": ["tiny"]}, "setting 'catalogue' of webshop must be a text"),
     ],
 )
 def test_settings_that_do_not_exist_are_refused(settings: dict[str, JSON], problem: str) -> None:

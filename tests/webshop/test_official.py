@@ -16,7 +16,14 @@ from envhub.core.types import JSON
 from envhub.envs.webshop.goals import HumanInstruction, Listing
 from envhub.envs.webshop.json_stream import stream_array, stream_members
 from envhub.envs.webshop.nouns import title_nouns
-from envhub.envs.webshop.official import OfficialFiles, find_official, parse_options, parse_pricing, read_listings
+from envhub.envs.webshop.official import (
+    OfficialFiles,
+    OptionValue,
+    find_official,
+    parse_options,
+    parse_pricing,
+    read_listings,
+)
 
 ITEM: dict[str, Any] = {
     "asin": "B01",
@@ -115,9 +122,136 @@ def test_a_price_that_is_none_is_refused() -> None:
         parse_pricing("$1.2.3")
 
 
+WRONG: dict[str, Sequence[JSON]] = {
+    "name": [None, 3, []],
+    "full_description": [3, ["a"]],
+    "small_description": [None, 3, [None], ["a", 1], {"a": "b"}],
+    "query": [None, 3, ["a"]],
+    "product_category": [None, ["a"]],
+    "pricing": [7.8, ["$1"], "$1.2.3", "$" + "9" * 400],
+    "images": ["i.jpg", [None], [1], {"a": 1}],
+    "category": [3],
+    "customization_options": [
+        3,
+        ["red"],
+        {"color": "red"},
+        {"color": ["red"]},
+        {"color": [None]},
+        {"color": [{}]},
+        {"color": [{"value": None}]},
+        {"color": [{"value": 3}]},
+        {"color": [{"value": "red", "image": 3}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in WRONG.items() for value in values])
+def test_a_field_of_another_type_is_refused_with_its_place(tmp_path: Path, field: str, value: JSON) -> None:
+    with pytest.raises(ValueError, match=r"items_shuffle_1000\.json, position 1 \(asin 'B02'\): "):
+        load(tmp_path, [ITEM, ITEM | {"asin": "B02", field: value}])
+
+
+@pytest.mark.parametrize("field", ["name", "full_description", "small_description", "query", "product_category"])
+def test_a_missing_field_is_named_with_its_place(tmp_path: Path, field: str) -> None:
+    item = {name: value for name, value in ITEM.items() if name != field}
+    with pytest.raises(ValueError, match=rf"position 0 \(asin 'B01'\): .*missing required field `{field}`"):
+        load(tmp_path, [item])
+
+
+@pytest.mark.parametrize("item", [None, 3, "B01", [], {}, {"asin": None}, {"asin": 7}, {"asin": ""}, {"asin": ["B01"]}])
+def test_an_item_without_an_asin_is_refused_with_its_place(tmp_path: Path, item: JSON) -> None:
+    with pytest.raises(ValueError, match=r"items_shuffle_1000\.json, position 1 \(asin "):
+        load(tmp_path, [ITEM, item])
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_place(tmp_path: Path) -> None:
+    """JSON can say it, no file can hold it."""
+    with pytest.raises(ValueError, match=r"position 0 \(asin 'B01'\)"):
+        load(tmp_path, [ITEM | {"name": "lamp \ud83d"}])
+    with pytest.raises(ValueError, match=r"items_ins_v2_1000\.json\.gz, position 0"):
+        load(tmp_path, [ITEM], attributes={"\ud83d": {}})
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        3,
+        [],
+        {"attributes": None},
+        {"attributes": "red"},
+        {"attributes": [None]},
+        {"instruction": 3},
+        {"instruction_attributes": [1]},
+    ],
+)
+def test_attributes_of_another_type_are_refused_with_their_place(tmp_path: Path, about: JSON) -> None:
+    with pytest.raises(ValueError, match=r"items_ins_v2_1000\.json\.gz, position 1 \(asin 'B02'\): "):
+        load(tmp_path, [ITEM], attributes={"B01": {}, "B02": about})
+
+
+WORKER: dict[str, JSON] = {"instruction": "a mug", "instruction_attributes": ["red"], "instruction_options": []}
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        None,
+        WORKER,
+        [None],
+        ["a mug"],
+        [{}],
+        [WORKER | {"instruction": None}],
+        [WORKER | {"instruction_attributes": None}],
+        [WORKER | {"instruction_attributes": "red"}],
+        [WORKER | {"instruction_options": [1]}],
+        [WORKER | {"instruction_options": {"a": 1}}],
+    ],
+)
+def test_instructions_of_another_type_are_refused_with_their_place(tmp_path: Path, instructions: JSON) -> None:
+    with pytest.raises(ValueError, match=r"items_human_ins\.json, position 1 \(asin 'B01'\): "):
+        load(tmp_path, [ITEM], human={"B02": [WORKER], "B01": instructions})
+
+
+def test_nouns_of_another_type_are_refused_with_their_place(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nouns\.json, position 0 \(asin 'B01'\): "):
+        load(tmp_path, [ITEM], nouns={"B01": "mug"})
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "[" * 5_000 + "]" * 5_000, '{"a":' * 100_000, "9" * 5_000])
+def test_what_nests_too_deeply_or_is_too_long_a_number_is_refused(tmp_path: Path, value: str) -> None:
+    (tmp_path / "a.json").write_text(f'[{{"asin": {value}}}]')
+    with pytest.raises(ValueError, match=r"a\.json, character 1: expected a JSON value"):
+        list(stream_array(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("text", ["[] x", "[1]]", "[1] [2]", "[1],"])
+def test_what_follows_an_array_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json, character \d+: expected the end of the file"):
+        list(stream_array(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("text", ["{} x", '{"a": 1}}', '{"a": 1} {"b": 2}'])
+def test_what_follows_an_object_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json, character \d+: expected the end of the file"):
+        list(stream_members(tmp_path / "a.json"))
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(json.dumps(list(range(100_000))).encode()))
+    content[len(content) // 2 : len(content) // 2 + 200] = b"\xff" * 200
+    (tmp_path / "a.json.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.json\.gz"):
+        list(stream_array(tmp_path / "a.json.gz"))
+
+
 def test_options_are_lower_cased_and_slashes_spread() -> None:
-    raw = {"Size": [{"value": " S/M "}, {"value": "L"}], "Color": [{"value": "Red", "image": "r.jpg"}], "Style": None}
-    assert parse_options(raw) == ({"size": ("s | m", "l"), "color": ("red",)}, {"red": "r.jpg"})
+    sizes, colours = (OptionValue(" S/M "), OptionValue("L")), (OptionValue("Red", "r.jpg"),)
+    assert parse_options({"Size": sizes, "Color": colours, "Style": None}) == (
+        {"size": ("s | m", "l"), "color": ("red",)},
+        {"red": "r.jpg"},
+    )
     assert parse_options("") == parse_options(None) == ({}, {})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from envhub.envs.webshop import store as store_module
+from envhub.envs.webshop.analyser import terms
 from envhub.envs.webshop.catalogue import Catalogue, Goal, Product
+from envhub.envs.webshop.index import ARRAYS
 from envhub.envs.webshop.store import Store, StoreError, open_store, verify
 from tests.webshop.shelves import WORDS, goal, product, shelf, stored
 
@@ -107,6 +109,12 @@ def test_repeated_searches_and_products_are_remembered_within_bounds(shop: Store
     assert shop._recent_search.cache_info().currsize <= 512
 
 
+def test_long_queries_are_not_remembered(shop: Store) -> None:
+    assert shop.search(["red", "x" * 5_000]) == shop.search(["red"])
+    assert shop._recent_search.cache_info().currsize == 1
+    assert max(len(term) for term in terms("x" * 5_000)) <= 255
+
+
 def test_threads_get_the_same_answers(shop: Store) -> None:
     queries = [[first, second] for first in WORDS for second in WORDS]
     expected = {tuple(query): shop._search(" ".join(query)) for query in queries}
@@ -196,6 +204,40 @@ def test_changed_bytes_are_found_by_verification(name: str, shop: Store, tmp_pat
     content[len(content) // 2 + 40] ^= 0x55
     path.write_bytes(content)
     with pytest.raises(StoreError, match="damaged"):
+        verify(folder(tmp_path))
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("content", [bytes, lambda size: b"\x93NUMPY\x01\x00" + b"\xff" * (size - 8), b"{".ljust])
+def test_other_bytes_in_an_array_are_refused_when_it_is_opened(
+    name: str, content: Callable[[int], bytes], shop: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder(tmp_path) / "index" / f"{name}.npy"
+    path.write_bytes(content(path.stat().st_size))
+    for checked in (1 << 30, 0):
+        monkeypatch.setattr(store_module, "_CHECKED_BYTES", checked)
+        with pytest.raises(StoreError, match=rf"{folder(tmp_path)}.*damaged.*remove .* and build it again"):
+            open_store(folder(tmp_path))
+
+
+def test_a_changed_byte_of_a_small_index_is_found_when_it_is_opened(shop: Store, tmp_path: Path) -> None:
+    path = folder(tmp_path) / "index/impacts.npy"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 0x55
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"impacts\.npy is damaged; remove"):
+        open_store(folder(tmp_path))
+
+
+@pytest.mark.parametrize("key", ["sizes", "checksums", "goals", "digest", "format"])
+@pytest.mark.parametrize("value", [None, "", "3", "[1]", '{"a": []}', "\0\0"])
+def test_other_facts_in_a_catalogue_are_refused(key: str, value: str | None, shop: Store, tmp_path: Path) -> None:
+    with sqlite3.connect(folder(tmp_path) / "catalog.sqlite") as database:
+        database.execute("DELETE FROM meta WHERE key = ?", (key,))
+        if value is not None:
+            database.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+    database.close()
+    with pytest.raises(StoreError, match=f"{folder(tmp_path)}.*build it again"):
         verify(folder(tmp_path))
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from envhub.cli import main
 from envhub.core.errors import InvalidRequestError
+from envhub.envs.webshop import build as build_module
 from envhub.envs.webshop import tasks as tasks_module
 from envhub.envs.webshop.catalogue import Goal
+from envhub.envs.webshop.env import create
 from envhub.envs.webshop.store import CATALOG
 from envhub.envs.webshop.tasks import Tasks, open_tasks, unreachable
 from tests.webshop.shelves import goal, product, stored
@@ -109,6 +114,41 @@ def test_a_machine_without_a_cache_folder_plays_from_a_scratch_one(
     assert not list(tmp_path.glob("envhub-webshop-*"))
 
 
+def test_a_full_disk_is_told_in_words_or_left_for_a_scratch_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Tasks
+) -> None:
+    write_items = build_module.write_items
+
+    def full(shard: Path, items: Iterable[tuple[str, str, str, bytes, bytes]]) -> None:
+        if shard.is_relative_to(tmp_path / "full"):
+            raise sqlite3.OperationalError("database or disk is full")
+        write_items(shard, items)
+
+    monkeypatch.setattr(build_module, "write_items", full)
+    with pytest.raises(InvalidRequestError, match="'tiny' of webshop cannot be opened: .*database or disk is full"):
+        open_tasks("tiny", cache=tmp_path / "full")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "full"))
+    found = open_tasks("tiny")
+    assert found.dataset_hash == tiny.dataset_hash
+    found.close()
+
+
+def test_an_empty_folder_of_a_named_catalogue_is_named(tmp_path: Path, tiny: Tasks) -> None:
+    folder = tmp_path / tiny.catalogue.folder.name
+    (folder / "index").mkdir(parents=True)
+    with pytest.raises(InvalidRequestError, match=f"{folder} is empty or incomplete; remove this folder"):
+        open_tasks("tiny", cache=tmp_path)
+
+
+def test_a_folder_may_be_said_from_home(catalogues: Path, tiny: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(catalogues))
+    monkeypatch.setattr(tasks_module.making, "make", lambda *args: pytest.fail("made again"))
+    create({"catalogue": "tiny", "cache": "~"})._tasks.close()
+    create({"catalogue": f"~/{tiny.catalogue.folder.name}"})._tasks.close()
+    with pytest.raises(InvalidRequestError, match="home"):
+        create({"catalogue": "tiny", "cache": "~nobody-of-this-name/cache"})
+
+
 def test_a_cache_folder_that_was_asked_for_must_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidRequestError, match="cannot be opened"):
@@ -159,6 +199,27 @@ def test_the_command_line_makes_and_measures_catalogues(
     assert said == f"tiny: 200 products, goals: train 40, dev 20, test 40; hash {tiny.dataset_hash}\n"
     code, said = told_by(capsys, "webshop", "report", "tiny", *cache)
     assert code == 0 and "dev: the oracle earns 1 for 20 of 20 goals" in said and "'type 0.5'" in said
+
+
+def test_the_command_line_finds_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = ("--cache", str(tmp_path))
+    open_tasks("tiny", cache=tmp_path).close()
+    catalog = next(tmp_path.glob(f"tiny-*/{CATALOG}"))
+    with closing(sqlite3.connect(catalog)) as database, database:
+        database.execute("UPDATE goal SET price_upper = price_upper + 10 WHERE split = 'test' AND idx = 3")
+    for arguments in (("make", "tiny"), ("report", "tiny"), ("export", "tiny", str(tmp_path / "files"))):
+        code, said = told_by(capsys, "webshop", *arguments, *cache)
+        assert code == 2 and f"{catalog} is damaged; remove {catalog.parent} and build it again" in said
+        assert said.count("\n") == 1
+
+
+def test_the_command_line_tells_of_a_broken_official_file_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "items_shuffle.json").write_text('[{"asin": "B01", "name": null}]')
+    (tmp_path / "items_ins_v2.json").write_text("{}")
+    code, said = told_by(capsys, "webshop", "convert", str(tmp_path), str(tmp_path / "out"), "--partial")
+    assert code == 2 and "items_shuffle.json, position 0 (asin 'B01')" in said and said.count("\n") == 1
 
 
 def test_the_command_line_converts_what_it_exported(

@@ -107,13 +107,11 @@ class ExperienceMaker(RemoteExperienceMaker):
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
         own = self._baseline is None
         made = super().compute_advantages_and_returns(experiences) if own else self._by_group(experiences)
-        rows = [self.rows[index] for each in made for index in each.index]
-        tasks = [row.task for row in rows]
+        tasks = [self.rows[index].task for each in made for index in each.index]
         pieces, masks = [each.advantages for each in made], [each.action_mask for each in made]
         normal = self.normalizer(pieces, masks, tasks)
-        fillers = iter(torch.tensor([not row.filler for row in rows]).split([len(each.index) for each in made]))
         for each, advantages in zip(made, normal, strict=True):
-            each.advantages = advantages * next(fillers).unsqueeze(1)
+            each.advantages = advantages
         self.metrics = {
             **_moments("before", moments_by_task(pieces, masks, tasks)),
             **_moments("after", moments_by_task([each.advantages for each in made], masks, tasks)),

@@ -215,7 +215,7 @@ class OSEnvironment:
     """``splits`` are the task sets by name; ``sandboxes`` is closed with the environment.
 
     ``driver`` names what runs the sandboxes; ``image_digest`` stands for the userlands that the tasks use, ``installs`` says
-    that packages can be installed in them.
+    that packages can be installed in them, ``users`` that they have others than root.
     """
 
     def __init__(
@@ -226,12 +226,14 @@ class OSEnvironment:
         driver: str,
         image_digest: str | None = None,
         installs: bool = True,
+        users: bool = True,
     ) -> None:
         self._sandboxes = sandboxes
         self._splits = splits
         self._driver = driver
         self._image_digest = image_digest
         self._installs = installs
+        self._users = users
         self._sound: dict[TaskRef, bool] = {}
 
     def info(self) -> EnvironmentInfo:
@@ -250,7 +252,7 @@ class OSEnvironment:
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> OSEpisode:
         checked = OSOptions.of(options)
-        problem = self._splits[task.split][task.index]
+        problem = self._playable(task)
         sandbox = await self._sandboxes.acquire(SandboxSpec(image=problem.image))
         try:
             await set_up(problem, sandbox, seed=seed)
@@ -275,11 +277,14 @@ class OSEnvironment:
         )
 
     def lint(self, split: str) -> Iterable[Defect]:
-        return lint.lint(self._splits[split], environment=NAME, split=split, installs=self._installs)
+        return lint.lint(self._splits[split], environment=NAME, split=split, installs=self._installs, users=self._users)
 
     async def self_test(self, task: TaskRef, *, seed: int = 0) -> SelfTest:
         """Set the task up in a sandbox and see whether right passes and wrong fails."""
-        problem = self._splits[task.split][task.index]
+        try:
+            problem = self._playable(task)
+        except TaskUnusableError as error:
+            return SelfTest(error.message, usable=False)
         sandbox = await self._sandboxes.acquire(SandboxSpec(image=problem.image))
         try:
             await set_up(problem, sandbox, seed=seed)
@@ -305,6 +310,13 @@ class OSEnvironment:
             for _ in range(2 * (os.cpu_count() or 1)):
                 tasks.create_task(work())
         return sorted(found, key=lambda defect: defect.task.index)
+
+    def _playable(self, task: TaskRef) -> OSTask:
+        """Raises TaskUnusableError for one that these sandboxes cannot be set up for."""
+        problem = self._splits[task.split][task.index]
+        if not self._users and lint.needs_users(problem):
+            raise TaskUnusableError(f"task {problem.id} cannot be played here: {lint.NO_USERS}")
+        return problem
 
     async def _is_sound(self, task: TaskRef) -> bool:
         """Whether the task's grading works where no agent has been. Only what could be found out is remembered."""
@@ -369,12 +381,14 @@ def create(settings: Mapping[str, JSON]) -> OSEnvironment:
     default = driver.image_digest(IMAGES[0])
     named = default if len(digests) == 1 else hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
     pool = WarmPool(driver, clock=SystemClock(), size=_pool_size(settings))
+    can = driver.capabilities()
     return OSEnvironment(
         WarmSandboxes(driver, pool),
         splits,
-        driver=driver.capabilities().driver,
+        driver=can.driver,
         image_digest=named,
         installs=not default.startswith("host-"),
+        users=can.users,
     )
 
 

@@ -23,11 +23,18 @@ _INSTALLS = re.compile(r"\bapt(-get)?\b.*\b(install|update)\b")
 _NETWORK = re.compile(r"\b(curl|wget)\b.*https?:|\bpip3? install\b|\bgit clone\b")
 _CLOCK = re.compile(r"-[mca](time|min)\b|-newer|\bdate\b|\bsystime\b|\buptime\b")
 _PROCESSES = re.compile(r"(?<![\w.])(ps|pgrep|pidof|top|free|who)(?=\s+-|\s*\|)")
+_USERS = re.compile(
+    r"\b[ug]id=[1-9]\d*\b|\b(chown|chgrp|useradd|adduser|groupadd|addgroup|usermod|chpasswd|runuser)\s|\bsu\s+-"
+)
+NO_USERS = "it needs a sandbox with several users: run the worker as root, or use the docker driver"
 _CHANCE = re.compile(r"\$\{?RANDOM|/dev/u?random|\bshuf\b")
 
 
-def lint(tasks: TaskSet, *, environment: str, split: str, installs: bool) -> Iterator[Defect]:
-    """What the tasks themselves show, in index order. ``installs``: the userlands can install packages without a network."""
+def lint(tasks: TaskSet, *, environment: str, split: str, installs: bool, users: bool = True) -> Iterator[Defect]:
+    """What the tasks themselves show, in index order.
+
+    ``installs``: the userlands can install packages without a network; ``users``: sandboxes have others than root.
+    """
     first_seen: dict[str, int] = {}
     for index, task in enumerate(tasks):
         ref = TaskRef(environment, split, index)
@@ -35,6 +42,8 @@ def lint(tasks: TaskSet, *, environment: str, split: str, installs: bool) -> Ite
             yield Defect(ref, "it fetches something from the network, which a session has not", usable=False)
         elif _installs(task):
             yield Defect(ref, "it installs packages, which needs a prepared userland with them", usable=installs)
+        if not users and needs_users(task):
+            yield Defect(ref, NO_USERS, usable=False)
         for problem in _bad_golds(task):
             yield Defect(ref, problem, usable=False)
         earlier = first_seen.setdefault(repr((task.description, task.init, task.start, task.published)), index)
@@ -42,6 +51,11 @@ def lint(tasks: TaskSet, *, environment: str, split: str, installs: bool) -> Ite
             yield Defect(ref, f"the same as task {earlier}")
         for problem in _doubts(task):
             yield Defect(ref, problem)
+
+
+def needs_users(task: OSTask) -> bool:
+    """Whether its set-up makes users, or gives files to others than root."""
+    return any(_USERS.search(code) for code in (*(script.code for script in task.init), task.start or ""))
 
 
 def _needs_network(task: OSTask) -> bool:

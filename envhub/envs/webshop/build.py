@@ -36,6 +36,7 @@ from envhub.envs.webshop.store import CATALOG, FORMAT, INDEX, Digest, StoreError
 
 SHARD_SIZE = 32_768
 _LEVEL = 6
+_SEAL = "seal"
 _WORDS_KEPT = 1_000_000
 _OWN_META = frozenset(("format", "counts", "goals", "sizes", "checksums", "digest"))
 
@@ -57,13 +58,26 @@ def build(
 
     ``products`` may be a stream; each asin once. ``goals`` maps a split to its goals, or makes them from the catalogue that
     holds the products and can be searched. ``meta`` says what is built (name, version, seed, ...): an ``out`` that says the same
-    is left as it is. Raises StoreError when ``out`` holds something else, ValueError for products or goals that do not fit.
+    is left as it is. Raises StoreError when ``out`` holds something else, ValueError for products or goals that do not fit,
+    OSError for a disk that is full.
     """
     if reserved := _OWN_META & meta.keys():
         raise ValueError(f"meta cannot say {', '.join(sorted(reserved))}: the store says it itself")
     identity: Mapping[str, JSON] = msgspec.json.decode(msgspec.json.encode({"format": FORMAT, **meta}))
     if _is_there(out, identity):  # before anything is written: it may lie where nothing can be
         return out
+    with sqlite_as_os_errors(out):
+        return _build(products, goals, out, identity, shard_size, progress)
+
+
+def _build(
+    products: Iterable[Product],
+    goals: Goals | Callable[[Catalogue], Goals],
+    out: Path,
+    identity: Mapping[str, JSON],
+    shard_size: int,
+    progress: Progress,
+) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     with _alone(out.with_name(f".{out.name}.lock")):
         if _is_there(out, identity):
@@ -84,6 +98,15 @@ def document(product: Product) -> str:
     options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options.items())
     first = product.bullets[0] if product.bullets else ""
     return f"{product.title} {product.description} {first} {options}".lower()
+
+
+@contextmanager
+def sqlite_as_os_errors(out: Path) -> Iterator[None]:
+    """A full or failing disk is an OSError, whether SQLite or another finds it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(f"{out} cannot be written: {error}") from error
 
 
 @contextmanager
@@ -118,13 +141,13 @@ class _Staging:
             self.remove()
             folder.mkdir()
             label.write_bytes(said)
-        shutil.rmtree(self.result, ignore_errors=True)
+        _remove(self.result)
 
     def shard(self, number: int) -> Path:
         return self._folder / f"shard-{number:05}"
 
     def remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +185,7 @@ def _write_shards(
         records.sort(key=lambda record: record.asin)
         shard = staging.shard(number)
         fingerprint = sha256(b"".join(record.hash for record in records)).digest()
-        if not shard.is_dir() or (shard / "fingerprint").read_bytes() != fingerprint:
+        if not _is_whole(shard, fingerprint):
             _write_shard(records, shard, term, fingerprint)
         n_done += len(records)
         progress("products", n_done)
@@ -182,7 +205,7 @@ class _WordMemory(dict[str, str | None]):
 def _write_shard(records: Sequence[_Record], shard: Path, term: _WordMemory, fingerprint: bytes) -> None:
     unfinished = shard.with_suffix(".unfinished")
     for leftover in (unfinished, shard):
-        shutil.rmtree(leftover, ignore_errors=True)
+        _remove(leftover)
     unfinished.mkdir()
     collected = postings.Shard()
     for record in records:
@@ -192,8 +215,22 @@ def _write_shard(records: Sequence[_Record], shard: Path, term: _WordMemory, fin
         unfinished,
         ((each.asin, each.title, each.price_tag, zlib.compress(each.body, _LEVEL), each.hash) for each in records),
     )
-    (unfinished / "fingerprint").write_bytes(fingerprint)
+    (unfinished / _SEAL).write_text(_seal(unfinished, fingerprint))
+    _sync(unfinished)
     unfinished.rename(shard)
+
+
+def _is_whole(shard: Path, fingerprint: bytes) -> bool:
+    """That a shard of an earlier build holds these products and no file of it has changed."""
+    try:
+        return (shard / _SEAL).read_bytes() == _seal(shard, fingerprint).encode()
+    except OSError:
+        return False
+
+
+def _seal(shard: Path, fingerprint: bytes) -> str:
+    files = sorted(path for path in shard.iterdir() if path.name != _SEAL)
+    return "\n".join([fingerprint.hex(), *(f"{file_checksum(path)} {path.name}" for path in files)])
 
 
 def write_items(shard: Path, items: Iterable[tuple[str, str, str, bytes, bytes]]) -> None:
@@ -313,6 +350,13 @@ def _database(path: Path) -> Iterator[sqlite3.Connection]:
         database.execute("PRAGMA synchronous = OFF")
         with database:
             yield database
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

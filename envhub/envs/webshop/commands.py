@@ -5,14 +5,17 @@ Invariant: a command says what it did through ``say``, a line at a time, and rai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from envhub.core.errors import InvalidRequestError
 from envhub.envs.webshop import convert, official, oracle, players
 from envhub.envs.webshop.build import Progress
 from envhub.envs.webshop.catalogue import Goal
 from envhub.envs.webshop.convert import GoalKind
 from envhub.envs.webshop.shop import Shop
+from envhub.envs.webshop.store import StoreError, verify
 from envhub.envs.webshop.synthetic.coverage import BRANCHES, coverage
 from envhub.envs.webshop.synthetic.making import n_perfect
 from envhub.envs.webshop.tasks import Tasks, open_tasks
@@ -21,9 +24,11 @@ Say = Callable[[str], None]
 
 
 def make_named(name: str, cache: Path | None, say: Say) -> None:
+    """Raises InvalidRequestError for a damaged one."""
     tasks = open_tasks(name, cache=cache)
-    _tell(tasks, say)
-    tasks.close()
+    with closing(tasks), _in_words():
+        verify(tasks.catalogue.folder)
+        _tell(tasks, say)
 
 
 def convert_official(
@@ -31,23 +36,32 @@ def convert_official(
 ) -> None:
     """Raises FileNotFoundError that says how to get the files."""
     files = official.find_official(folder)
-    convert.convert(files, out, goals=goals, seed=seed, limit=limit, partial=partial, progress=_progress(say))
+    with _in_words():
+        convert.convert(files, out, goals=goals, seed=seed, limit=limit, partial=partial, progress=_progress(say))
     tasks = open_tasks(str(out))
     _tell(tasks, say)
     tasks.close()
 
 
 def export(catalogue: str, out: Path, cache: Path | None, say: Say) -> None:
+    """Raises InvalidRequestError for a damaged one."""
     tasks = open_tasks(catalogue, cache=cache)
-    files = convert.export(tasks.catalogue, out)
-    tasks.close()
+    with closing(tasks), _in_words():
+        verify(tasks.catalogue.folder)
+        files = convert.export(tasks.catalogue, out)
     for path in (files.products, files.attributes, files.human, files.nouns):
         say(str(path))
 
 
 def report(catalogue: str, cache: Path | None, say: Say) -> None:
-    """How hard the goals of every split are, and which ways of judging they reach."""
+    """How hard the goals of every split are, and which ways of judging they reach. Raises InvalidRequestError for damage."""
     tasks = open_tasks(catalogue, cache=cache)
+    with closing(tasks), _in_words():
+        verify(tasks.catalogue.folder)
+        _report(tasks, say)
+
+
+def _report(tasks: Tasks, say: Say) -> None:
     _tell(tasks, say)
     shop = Shop(tasks.catalogue)
     for split, goals in tasks.splits.items():
@@ -56,7 +70,14 @@ def report(catalogue: str, cache: Path | None, say: Say) -> None:
     reached = coverage(shop, (goal for goals in tasks.splits.values() for goal in goals))
     for branch in BRANCHES:
         say(f"  goals that reach {branch!r}: {reached[branch]}")
-    tasks.close()
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise InvalidRequestError(str(error)) from error
 
 
 def _measured(shop: Shop, goals: Sequence[Goal]) -> list[str]:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from envhub.core.types import JSON
 from envhub.envs.webshop import official
-from envhub.envs.webshop.build import Progress, build
+from envhub.envs.webshop.build import Progress, build, sqlite_as_os_errors
 from envhub.envs.webshop.catalogue import Catalogue, Goal, Product
-from envhub.envs.webshop.goals import Listing, human_goals, synthetic_goals
+from envhub.envs.webshop.goals import Listing, human_goals, n_human_goals, n_synthetic_goals, synthetic_goals
 from envhub.envs.webshop.official import OfficialFiles
-from envhub.envs.webshop.store import Store
+from envhub.envs.webshop.store import Store, file_checksum
 
 GoalKind = Literal["human", "synthetic"]
 
@@ -39,6 +40,7 @@ DIVISIONS: Mapping[str, tuple[int, int | None]] = {
 
 ALL = "official-all"
 N_HUMAN_GOALS = 12_087
+_N_NEEDED = max(end for _, end in DIVISIONS.values() if end is not None)
 
 
 def convert(
@@ -63,29 +65,47 @@ def convert(
         "seed": seed,
         "limit": limit,
         "partial": partial,
-        "files": {path.name: path.stat().st_size for path in _paths(files)},
+        "files": {path.name: file_checksum(path) for path in _paths(files)},
     }
 
     def divided(catalogue: Catalogue) -> dict[str, list[Goal]]:
         return divide(human_goals(kept, rng) if goals == "human" else synthetic_goals(kept, rng), partial=partial)
 
-    listings = official.read_listings(files, rng, limit=limit)
-    return build(_products(listings, kept, goals), divided, out, meta=meta, progress=progress)
+    with sqlite_as_os_errors(out):
+        if not out.exists():
+            _check_number(official.read_listings(files, random.Random(seed), limit=limit), goals, partial=partial)
+        listings = official.read_listings(files, rng, limit=limit)
+        return build(_products(listings, kept, goals), divided, out, meta=meta, progress=progress)
 
 
 def divide(goals: Sequence[Goal], *, partial: bool = False) -> dict[str, list[Goal]]:
     """Goals in their order to splits. Raises ValueError when they do not reach the ends of the divisions."""
-    if not goals:
-        raise ValueError("there are no goals: no product of the catalogue has an instruction of the kind asked for")
+    _check_enough(len(goals), partial=partial)
     if partial:
         return {ALL: list(goals)}
-    needed = max(end for _, end in DIVISIONS.values() if end is not None)
-    if len(goals) < needed:
-        raise ValueError(
-            f"the loaded set has goals 0..{len(goals) - 1}, and the official splits go up to {needed - 1} "
-            f"({N_HUMAN_GOALS} goals in all): load all products, or ask for a partial conversion, whose one split is {ALL}"
-        )
     return {split: list(goals[first:end]) for split, (first, end) in DIVISIONS.items()}
+
+
+def _check_number(listings: Generator[Listing, None, None], kind: GoalKind, *, partial: bool) -> None:
+    """Reads no further than it takes. Raises ValueError."""
+    found = 0
+    with closing(listings):
+        for listing in listings:
+            found += n_human_goals(listing) if kind == "human" else n_synthetic_goals(listing)
+            if found >= (1 if partial else _N_NEEDED):
+                return
+    _check_enough(found, partial=partial)
+
+
+def _check_enough(n_goals: int, *, partial: bool) -> None:
+    if not n_goals:
+        raise ValueError("there are no goals: no product of the catalogue has an instruction of the kind asked for")
+    if not partial and n_goals < _N_NEEDED:
+        raise ValueError(
+            f"the loaded set has goals 0..{n_goals - 1}, and the official splits go up to {_N_NEEDED - 1} "
+            f"({N_HUMAN_GOALS} goals in all): load all products, or ask for a partial conversion (--partial), "
+            f"whose one split is {ALL}"
+        )
 
 
 def _paths(files: OfficialFiles) -> list[Path]:

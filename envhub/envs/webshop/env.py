@@ -27,6 +27,9 @@ from envhub.envs.webshop.tasks import Tasks, open_tasks
 NAME = "webshop"
 VERSION = "1"
 MAX_TURNS = 20
+MAX_CHARS = 4_000
+"""Of keywords, and of a value to click."""
+
 OPTIONS: Mapping[str, JSON] = {"reward_mode": "webshop", "observation": "text"}
 
 
@@ -73,15 +76,23 @@ class WebShopEpisode(ToolEpisode):
     @tool
     def search_action(self, keywords: Annotated[str, "What to search for."]) -> Outcome:
         """Search the shop for keywords; the best results come first."""
+        if len(keywords) > MAX_CHARS:
+            return self._too_long("search", "Keywords", keywords)
         return self._moved(f"search[{keywords}]", self._shop.search(self._state, keywords))
 
     @tool
     def click_action(self, value: Annotated[str, "One of the clickables of the page."]) -> Outcome:
         """Click a button, a product or an option that is listed in the available actions."""
+        if len(value) > MAX_CHARS:
+            return self._too_long("click", "A value", value)
         return self._moved(f"click[{value}]", self._shop.click(self._state, value))
 
     async def close(self) -> None:
         pass
+
+    def _too_long(self, action: str, what: str, said: str) -> Outcome:
+        reason = f"{what} may have at most {MAX_CHARS} characters; these are {len(said)}."
+        return prompts.refused(f"{action}[{said[:80]}...]", reason, **self._available())
 
     def _moved(self, action: str, move: Move) -> Outcome:
         if not move.valid:
@@ -186,6 +197,15 @@ def create(settings: Mapping[str, JSON]) -> WebShopEnvironment:
     compiled = str(settings.get("compiled", False)).lower()
     if compiled not in ("true", "false"):
         raise InvalidRequestError("setting 'compiled' of webshop must be true or false")
-    cache = Path(settings["cache"]) if "cache" in settings else None
-    catalogue = str(settings.get("catalogue", tasks.DEFAULT_CATALOGUE))
+    cache = Path(_text(settings, "cache")) if "cache" in settings else None
+    catalogue = _text(settings, "catalogue") if "catalogue" in settings else tasks.DEFAULT_CATALOGUE
     return WebShopEnvironment(open_tasks(catalogue, cache=cache, compiled=compiled == "true"))
+
+
+def _text(settings: Mapping[str, JSON], key: str) -> str:
+    value = settings[key]
+    if isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRequestError(f"setting {key!r} of webshop must be a text that is not empty, not {value!r}")
+    return value

@@ -8,6 +8,7 @@ drawn when an episode starts.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,6 +59,16 @@ def human_goals(listings: Iterable[Listing], rng: random.Random) -> list[Goal]:
                 text = instruction.text.strip(".") + suffix
                 goals.append(Goal(listing.product.asin, text, instruction.attributes, instruction.options, bound))
     return in_order(goals)
+
+
+def n_human_goals(listing: Listing) -> int:
+    return sum(bool(instruction.attributes) for instruction in listing.human)
+
+
+def n_synthetic_goals(listing: Listing) -> int:
+    if listing.template is None or not listing.template_attributes:
+        return 0
+    return math.prod(map(len, listing.product.options.values()))
 
 
 def synthetic_goals(listings: Iterable[Listing], rng: random.Random) -> list[Goal]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -28,11 +29,12 @@ def stream_array(path: Path, *, chunk_chars: int = _CHUNK_CHARS) -> Iterator[JSO
         reader = _Reader(path, source, chunk_chars)
         reader.expect("[")
         if reader.peek() == "]":
-            return
-        while True:
+            reader.expect("]")
+        else:
             yield reader.value()
-            if reader.expect(",]") == "]":
-                return
+            while reader.expect(",]") == ",":
+                yield reader.value()
+        reader.expect_end()
 
 
 def stream_members(path: Path, *, chunk_chars: int = _CHUNK_CHARS) -> Iterator[tuple[str, JSON]]:
@@ -41,15 +43,12 @@ def stream_members(path: Path, *, chunk_chars: int = _CHUNK_CHARS) -> Iterator[t
         reader = _Reader(path, source, chunk_chars)
         reader.expect("{")
         if reader.peek() == "}":
-            return
-        while True:
-            key = reader.value()
-            if not isinstance(key, str):
-                raise reader.malformed("a name in quotes")
-            reader.expect(":")
-            yield key, reader.value()
-            if reader.expect(",}") == "}":
-                return
+            reader.expect("}")
+        else:
+            yield reader.member()
+            while reader.expect(",}") == ",":
+                yield reader.member()
+        reader.expect_end()
 
 
 def _open(path: Path) -> IO[str]:
@@ -87,6 +86,17 @@ class _Reader:
         self._at += 1
         return found
 
+    def expect_end(self) -> None:
+        if self.peek():
+            raise self.malformed("the end of the file")
+
+    def member(self) -> tuple[str, JSON]:
+        key = self.value()
+        if not isinstance(key, str):
+            raise self.malformed("a name in quotes")
+        self.expect(":")
+        return key, self.value()
+
     def value(self) -> JSON:
         """A whole value: what follows it shows that a number is complete."""
         self.peek()
@@ -95,6 +105,8 @@ class _Reader:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 end, reason = len(self._text), error.msg
+            except (RecursionError, ValueError) as error:  # no more text would help: too deep, or a number too long
+                raise self.malformed(f"a JSON value ({error})") from error
             else:
                 if self._text[end : end + 1] in _ENDS:
                     self._at = end
@@ -109,7 +121,7 @@ class _Reader:
     def _more(self) -> bool:
         try:
             chunk = self._source.read(max(self._chunk_chars, len(self._text) - self._at))
-        except (EOFError, OSError, UnicodeDecodeError) as error:
+        except (EOFError, OSError, UnicodeDecodeError, zlib.error) as error:
             raise ValueError(f"{self._path}: {error}") from error
         self._before += self._at
         self._text = self._text[self._at :] + chunk

@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from math import isfinite
 from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -48,6 +50,57 @@ class OfficialFiles:
     nouns: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OptionValue:
+    value: str
+    image: str | None = None
+
+
+_Options = (
+    dict[str, tuple[OptionValue, ...] | None] | Annotated[tuple[Any, ...], msgspec.Meta(max_length=0)] | str | None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    asin: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An element of the products' file, as far as it is looked at."""
+
+    asin: str
+    name: str
+    full_description: str | None
+    small_description: tuple[str, ...] | str
+    query: str
+    product_category: str
+    pricing: str | None = None
+    customization_options: _Options = None
+    images: tuple[str, ...] | None = None
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the attributes' file says of a product."""
+
+    attributes: tuple[str, ...] = _NO_ATTRIBUTES
+    instruction: str | None = None
+    instruction_attributes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    instruction: str
+    instruction_attributes: tuple[str, ...]
+    instruction_options: tuple[str, ...]
+
+
+_T = TypeVar("_T")
+
+
 def find_official(folder: Path) -> OfficialFiles:
     """The files of a folder, the full set before the small one. Raises FileNotFoundError that says how to get them."""
     for size in ("", "_1000"):
@@ -65,52 +118,83 @@ def _file(folder: Path, pattern: str) -> Path | None:
     return next((path for suffix in (".json", ".json.gz") for path in sorted(folder.glob(pattern + suffix))), None)
 
 
-def read_listings(files: OfficialFiles, rng: random.Random, *, limit: int | None = None) -> Iterator[Listing]:
+def read_listings(
+    files: OfficialFiles, rng: random.Random, *, limit: int | None = None
+) -> Generator[Listing, None, None]:
     """Products in file order with their instructions; ``limit`` cuts the file before anything is skipped.
 
     Each price range draws once from ``rng``. Draw goals from the same ``rng`` when the last product has come. Raises ValueError
-    that names what is malformed.
+    that names the file, the position and the asin of what is malformed.
     """
     human = _human_instructions(files.human) if files.human else {}
-    with closing(_AsinTable(files.attributes)) as attributes, closing(_AsinTable(files.nouns)) as nouns:
+    with (
+        closing(_AsinTable(files.attributes, _About)) as attributes,
+        closing(_AsinTable(files.nouns, tuple[str, ...])) as nouns,
+    ):
         seen: set[str] = set()
-        for position, item in enumerate(stream_array(files.products)):
+        for position, raw in enumerate(stream_array(files.products)):
             if limit is not None and position >= limit:
                 return
-            asin = item["asin"]
+            place = _Place(files.products, position, raw.get("asin") if isinstance(raw, dict) else None)
+            asin = place.checked(raw, _Named).asin
             if asin == "nan" or len(asin) > MAX_ASIN_CHARS or asin in seen:
                 continue
             seen.add(asin)
-            about = attributes.get(asin) or {}
+            about = attributes.get(asin) or _About()
+            item = place.checked(raw, _Item)
+            try:
+                product = _product(item, about, nouns.get(asin), rng)
+            except ValueError as error:
+                raise place.malformed(error) from error
             yield Listing(
-                product=_product(item, about, nouns.get(asin), rng),
-                template=about.get("instruction"),
-                template_attributes=tuple(about.get("instruction_attributes") or ()),
+                product=product,
+                template=about.instruction,
+                template_attributes=about.instruction_attributes or (),
                 human=human.get(asin, ()),
             )
 
 
-def _product(
-    item: Mapping[str, JSON], about: Mapping[str, JSON], nouns: Sequence[str] | None, rng: random.Random
-) -> Product:
-    bullets = item["small_description"]
-    prices, price_tag = parse_pricing(item.get("pricing"))
-    options, option_images = parse_options(item.get("customization_options"))
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the official files something stands; positions count from 0."""
+
+    path: Path
+    position: int
+    asin: JSON
+
+    def checked(self, raw: JSON, kind: type[_T]) -> _T:
+        """Raises ValueError. What passes can be stored: half a surrogate pair cannot."""
+        try:
+            found = msgspec.convert(raw, kind)
+            msgspec.json.encode((self.asin, found))
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            raise self.malformed(error) from error
+        return found
+
+    def malformed(self, error: Exception) -> ValueError:
+        return ValueError(f"{self.path}, position {self.position} (asin {str(self.asin)[:40]!r}): {error}")
+
+
+def _product(item: _Item, about: _About, nouns: Sequence[str] | None, rng: random.Random) -> Product:
+    """Raises ValueError."""
+    bullets = item.small_description
+    prices, price_tag = parse_pricing(item.pricing)
+    options, option_images = parse_options(item.customization_options)
     return Product(
-        asin=item["asin"],
-        title=item["name"],
+        asin=item.asin,
+        title=item.name,
         price_tag=price_tag,
         price=purchase_price(prices, rng),
-        description=item["full_description"] or "",
-        bullets=tuple(bullets) if isinstance(bullets, list) else (bullets,),
+        description=item.full_description or "",
+        bullets=(bullets,) if isinstance(bullets, str) else bullets,
         options=options,
-        attributes=tuple(about["attributes"]) if "attributes" in about else _NO_ATTRIBUTES,
-        query=item["query"].lower().strip(),
-        categories=item["product_category"],
-        nouns=tuple(nouns) if nouns is not None else title_nouns(item["name"]),
-        image=next(iter(item.get("images") or ()), ""),
+        attributes=about.attributes,
+        query=item.query.lower().strip(),
+        categories=item.product_category,
+        nouns=tuple(nouns) if nouns is not None else title_nouns(item.name),
+        image=next(iter(item.images or ()), ""),
         option_images=option_images,
-        category=item.get("category") or "",
+        category=item.category or "",
     )
 
 
@@ -121,51 +205,59 @@ def parse_pricing(pricing: str | None) -> tuple[tuple[float, ...], str]:
         prices = tuple(float(Decimal(_NOT_PRICE.sub("", piece))) for piece in pieces[:2])
     except InvalidOperation as error:
         raise ValueError(f"not a price: {pricing!r}") from error
+    if not all(map(isfinite, prices)):
+        raise ValueError(f"not a price: {pricing!r}")
     if not prices:
         return (), "$100.0"
     return prices, " to ".join(f"${price}" for price in prices)
 
 
-def parse_options(raw: Mapping[str, JSON] | str | None) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+def parse_options(raw: _Options) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Values by group, both in lower case and in their order, and the image of a value where it has one."""
     options: dict[str, tuple[str, ...]] = {}
     images: dict[str, str] = {}
-    for group, contents in raw.items() if isinstance(raw, Mapping) else ():
+    for group, contents in raw.items() if isinstance(raw, dict) else ():
         if contents is None:
             continue
-        values = tuple(content["value"].strip().replace("/", " | ").lower() for content in contents)
+        values = tuple(content.value.strip().replace("/", " | ").lower() for content in contents)
         options[group.lower()] = values
         found = zip(values, contents, strict=True)
-        images |= {value: content["image"] for value, content in found if content.get("image")}
+        images |= {value: content.image for value, content in found if content.image}
     return options, images
 
 
 def _human_instructions(path: Path) -> dict[str, tuple[HumanInstruction, ...]]:
-    return {
-        asin: tuple(
-            HumanInstruction(
-                raw["instruction"], tuple(raw["instruction_attributes"]), tuple(raw["instruction_options"])
-            )
-            for raw in instructions
+    """Raises ValueError."""
+    found: dict[str, tuple[HumanInstruction, ...]] = {}
+    for position, (asin, raw) in enumerate(stream_members(path)):
+        instructions = _Place(path, position, asin).checked(raw, tuple[_Instruction, ...])
+        found[asin] = tuple(
+            HumanInstruction(each.instruction, each.instruction_attributes, each.instruction_options)
+            for each in instructions
         )
-        for asin, instructions in stream_members(path)
-    }
+    return found
 
 
-class _AsinTable:
+class _AsinTable(Generic[_T]):
     """A large ``{asin: value}`` file as a database in a temporary file, which SQLite removes when it is closed."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, kind: type[_T]) -> None:
+        """Raises ValueError for a value of another kind; null counts as no entry."""
+        self._decoder = msgspec.json.Decoder(kind)
         self._database = sqlite3.connect("")
         self._database.execute("CREATE TABLE entry (asin TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID")
         if path is not None:
-            rows = ((asin, msgspec.json.encode(value)) for asin, value in stream_members(path))
+            rows = (
+                (asin, msgspec.json.encode(_Place(path, position, asin).checked(value, kind)))
+                for position, (asin, value) in enumerate(stream_members(path))
+                if value is not None
+            )
             self._database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?)", rows)
 
-    def get(self, asin: str) -> JSON:
+    def get(self, asin: str) -> _T | None:
         """None when there is no entry."""
         row = self._database.execute("SELECT value FROM entry WHERE asin = ?", (asin,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0])
+        return None if row is None else self._decoder.decode(row[0])
 
     def close(self) -> None:
         self._database.close()

@@ -19,6 +19,7 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
@@ -35,11 +36,31 @@ CATALOG = "catalog.sqlite"
 INDEX = "index"
 N_HITS = 50
 _MAP_BYTES = 1 << 31
+_CHECKED_BYTES = 4 << 20
+"""An index up to this size is compared with its checksums whenever it is opened."""
+
+_LONGEST_KEPT = 256
+"""Longer queries are not remembered."""
+
 _GOAL = "SELECT asin, text, attributes, options, price_upper, weight FROM goal WHERE split = ?"
 
 
 class StoreError(Exception):
     """A catalogue on disk that is missing, unfinished, damaged or of another version."""
+
+
+_DAMAGE = (
+    sqlite3.DatabaseError,
+    zlib.error,
+    msgspec.MsgspecError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What reading files with other bytes in them raises."""
 
 
 def open_store(folder: Path, *, compiled: bool = False) -> Store:
@@ -49,23 +70,24 @@ def open_store(folder: Path, *, compiled: bool = False) -> Store:
         raise StoreError(f"{folder} holds no catalogue: {CATALOG} is missing; build it first")
     _check_length(catalog)
     uri = f"{catalog.resolve().as_uri()}?mode=ro&immutable=1"
-    connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-    try:
-        meta = _read_meta(connection, folder)
-        _check_index(folder / INDEX, meta)
-        return Store(connection, Index(folder / INDEX, compiled=compiled), meta)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise StoreError(f"{catalog} is damaged ({error}); remove {folder} and build it again") from error
-    except BaseException:
-        connection.close()
-        raise
+    with ExitStack() as opened:
+        try:
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+            opened.callback(connection.close)
+            meta = _read_meta(connection, folder)
+            _check_index(folder / INDEX, meta)
+            store = Store(folder, connection, Index(folder / INDEX, compiled=compiled), meta)
+        except _DAMAGE as error:
+            raise StoreError(f"{folder} is damaged ({error}); remove it and build it again") from error
+        opened.pop_all()
+        return store
 
 
 class Store:
     """A :class:`Catalogue`. Any thread may use it. Close it when done."""
 
-    def __init__(self, connection: sqlite3.Connection, index: Index, meta: Mapping[str, JSON]) -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, index: Index, meta: Mapping[str, JSON]) -> None:
+        self.folder = folder
         self.meta = meta
         self.digest = str(meta["digest"])
         self.n_products = index.n_rows
@@ -95,7 +117,8 @@ class Store:
 
     def search(self, keywords: Sequence[str]) -> Sequence[int]:
         """Rows of the best 50 products, best first; equal scores in the order of their asins."""
-        return self._recent_search(" ".join(keywords))
+        query = " ".join(keywords)
+        return self._recent_search(query) if len(query) <= _LONGEST_KEPT else self._search(query)
 
     def goals(self, split: str) -> Sequence[Goal]:
         """Read when asked for. Raises KeyError."""
@@ -177,17 +200,15 @@ class StoredGoals(Sequence[Goal]):
 def verify(folder: Path) -> None:
     """Read everything and compare it with the checksums. Raises StoreError."""
     with open_store(folder) as store:
-        for name, checksum in _checksums(store.meta).items():
-            if file_checksum(folder / INDEX / name) != checksum:
-                raise StoreError(f"{folder / INDEX / name} is damaged; remove {folder} and build it again")
         digest = Digest()
         try:
+            _check_arrays(folder / INDEX, store.meta)
             for product in store.products():
                 digest.add(msgspec.json.encode(product))
             for split in sorted(store.splits):
                 for goal in store.goals(split):
                     digest.add(msgspec.json.encode((split, goal)))
-        except (sqlite3.DatabaseError, zlib.error, msgspec.DecodeError) as error:
+        except _DAMAGE as error:
             raise StoreError(f"{folder / CATALOG} is damaged ({error}); remove {folder} and build it again") from error
         if digest.value() != store.digest:
             raise StoreError(f"{folder / CATALOG} is damaged; remove {folder} and build it again")
@@ -250,11 +271,14 @@ def _read_meta(connection: sqlite3.Connection, folder: Path) -> Mapping[str, JSO
     return meta
 
 
-def _checksums(meta: Mapping[str, JSON]) -> Mapping[str, str]:
-    return msgspec.convert(meta["checksums"], dict[str, str])
+def _check_arrays(folder: Path, meta: Mapping[str, JSON]) -> None:
+    for name, checksum in msgspec.convert(meta["checksums"], dict[str, str]).items():
+        if file_checksum(folder / name) != checksum:
+            raise StoreError(f"{folder / name} is damaged; remove {folder.parent} and build it again")
 
 
 def _check_index(folder: Path, meta: Mapping[str, JSON]) -> None:
+    """The checksums too, where that takes no time."""
     sizes = msgspec.convert(meta["sizes"], dict[str, int])
     for name in ARRAYS:
         path = folder / f"{name}.npy"
@@ -262,3 +286,5 @@ def _check_index(folder: Path, meta: Mapping[str, JSON]) -> None:
             raise StoreError(f"{path} is missing; remove {folder.parent} and build it again")
         if path.stat().st_size != sizes.get(path.name):
             raise StoreError(f"{path} is damaged or unfinished; remove {folder.parent} and build it again")
+    if sum(sizes.values()) <= _CHECKED_BYTES:
+        _check_arrays(folder, meta)

@@ -22,7 +22,7 @@ from pathlib import Path
 from envhub.core.errors import InvalidRequestError
 from envhub.envs.webshop import oracle
 from envhub.envs.webshop.catalogue import Goal
-from envhub.envs.webshop.store import Store, StoreError, open_store
+from envhub.envs.webshop.store import CATALOG, Store, StoreError, open_store
 from envhub.envs.webshop.synthetic import making
 from envhub.envs.webshop.synthetic.knobs import GENERATOR, SIZES, Knobs
 
@@ -79,7 +79,7 @@ def unreachable(tasks: Tasks, split: str) -> Iterator[tuple[int, str]]:
 
 
 def _converted(catalogue: str) -> Path:
-    folder = Path(catalogue)
+    folder = _expanded(Path(catalogue))
     if not folder.is_dir():
         names = ", ".join(SIZES)
         raise StoreError(
@@ -91,7 +91,7 @@ def _converted(catalogue: str) -> Path:
 def _named(name: str, cache: Path | None, stack: ExitStack) -> Path:
     knobs = SIZES[name]
     if cache is not None:
-        return _made(name, knobs, cache)
+        return _made(name, knobs, _expanded(cache))
     try:
         return _made(name, knobs, _user_cache())
     except OSError as error:
@@ -103,10 +103,19 @@ def _named(name: str, cache: Path | None, stack: ExitStack) -> Path:
 def _made(name: str, knobs: Knobs, cache: Path) -> Path:
     made_of = json.dumps([GENERATOR, asdict(knobs)], sort_keys=True, default=dict)
     folder = cache / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
+    if folder.is_dir() and not (folder / CATALOG).is_file():
+        raise StoreError(f"{folder} is empty or incomplete; remove this folder, and the catalogue is made again")
     if not folder.is_dir():
         log.info("making the catalogue %s with %d products in %s", name, knobs.n_products, folder)
         making.make(name, knobs, folder)
     return folder
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise StoreError(f"{path}: {error}") from error
 
 
 def _user_cache() -> Path:

@@ -13,18 +13,29 @@ import shutil
 from pathlib import Path
 
 from envhub.core.clock import Clock
-from envhub.core.errors import SandboxUnavailableError, UnavailableError
+from envhub.core.errors import EpisodeFailedError, SandboxUnavailableError, UnavailableError
 from envhub.core.sandbox import Capabilities, Sandbox, SandboxSpec
 from envhub.sandbox import images, seccomp, strays, userland
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox, Setting
 from envhub.sandbox.images import PreparedImage
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import Machine
+from envhub.sandbox.shell import NOT_COPIED
 from envhub.sandbox.spawner_link import SpawnerLink
 from envhub.sandbox.stage import Stage
 from envhub.sandbox.userland import Userland
 
 log = logging.getLogger(__name__)
+
+
+_NOT_COPIED = {
+    "ENOSPC": "its disk has no inodes left",
+    "No space left on device": "its disk has no room left",
+    "File name too long": "its folders are nested too deeply",
+    "execvp": "its /bin/bash cannot be run",
+    "CopyError": "not all of its files can be read",
+}
+"""What agents do to a system that keeps it from being copied: what cp and bwrap say then, and words for it."""
 
 
 class BubblewrapDriver:
@@ -147,8 +158,18 @@ class BubblewrapDriver:
         return sandbox
 
     async def copy(self, source: BubblewrapSandbox, state: bytes) -> Sandbox:
-        """A sandbox that starts with the files of ``source`` and its shell in that state."""
-        return await self._start(source.setting.spec, source=source, restore=state)
+        """A sandbox that starts with the files of ``source`` and its shell in that state.
+
+        Raises EpisodeFailedError that says why in words; paths of the machine are for the log.
+        """
+        try:
+            return await self._start(source.setting.spec, source=source, restore=state)
+        except EpisodeFailedError as error:
+            log.warning("a sandbox was not copied: %s", error.message)
+            reason = next(
+                (words for sign, words in _NOT_COPIED.items() if sign in error.message), "its copy does not start"
+            )
+            raise EpisodeFailedError(f"{NOT_COPIED}: {reason}") from error
 
     def forget(self, sandbox: BubblewrapSandbox) -> None:
         self._open.discard(sandbox)

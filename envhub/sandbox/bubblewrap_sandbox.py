@@ -84,8 +84,9 @@ class BubblewrapSandbox:
     async def start(self, source: BubblewrapSandbox | None, restore: bytes | None) -> None:
         """Raises EpisodeFailedError, UnavailableError."""
         spec = self.setting.spec
+        cwd = spec.cwd if source is None else "/"  # a session may have removed its first folder
         request = {
-            "op": "start", **self.identity, **self._common(), "argv": Shell.program(), "cwd": spec.cwd,
+            "op": "start", **self.identity, **self._common(), "argv": Shell.program(), "cwd": cwd,
             "environment": {**_ENVIRONMENT, **spec.environment}, "copy_from": source.identity if source is not None else None,
         }  # fmt: skip
         try:

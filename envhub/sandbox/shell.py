@@ -37,6 +37,8 @@ SPAM_BYTES, SPAM_S = 1 << 20, 0.1
 MARKER_BYTES = 1 << 10
 """As how much output a marker counts that only a session can have made up: it is dearer to take in than its few bytes."""
 
+NOT_COPIED = "this system cannot be copied"
+"""How the error of a fork begins that fails for what the agent has made of its system."""
 _NO_ROOM = (
     "[What the last command left running was killed: nothing else could start. The shell is as before that command.]\n"
 )
@@ -94,8 +96,12 @@ class Shell:
         """The state as a script for ``start``: cwd, umask, variables, functions, options, aliases, positional parameters."""
         state = _Collected(MAX_STATE_BYTES)
         run = await self._execute(program.CHECKPOINT, CHECKPOINT_S, state)
-        if run.status() is not CommandStatus.DIED or run.exit_code != 0 or state.overflowed:
-            raise EpisodeFailedError(f"the state of the shell could not be read ({run.status()})")
+        if state.overflowed:
+            raise EpisodeFailedError(
+                f"{NOT_COPIED}: the variables and functions of its shell hold more than {MAX_STATE_BYTES >> 20} MiB"
+            )
+        if run.status() is not CommandStatus.DIED or run.exit_code != 0:
+            raise EpisodeFailedError(f"{NOT_COPIED}: its shell does not tell its variables ({run.status()})")
         return bytes(state.data)
 
     async def close(self) -> None:

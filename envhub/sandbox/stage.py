@@ -32,10 +32,20 @@ _WRITABLE_PROC = (
 )
 """Of root on the machine they ask no capability, only its user id, which a session's root has under an identity map. The
 kernel has more (irq, bus), which bwrap covers itself."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
+"""What the kernel does not let a namespace take away; these have the same bits when they are asked for and when they are told."""
 _MASKED_PROC = ("kcore", "keys", "timer_list")
 _SPARE_INODES = 32
 _N_FILES = 131_072
 """Published set-ups write ``echo 123321>file``, which names a descriptor."""
+
+
+_COPY_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
+
+
+class CopyError(Exception):
+    """The files of one session do not go into another: what cp said, with paths of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,19 @@ def enter(stage: Stage) -> None:
         _write("/proc/self/uid_map", f"0 {uid} 1")
         _write("/proc/self/gid_map", f"0 {gid} 1")
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
+    _guard_devices()
+
+
+def _guard_devices() -> None:
+    """The devices that bwrap shows to a session are the machine's own: read-only mounts of them take data and keep their modes."""
+    for name in _DEVICES:
+        path = f"/dev/{name}"
+        if not os.path.exists(path):
+            continue
+        syscalls.mount(path, path, "", syscalls.MS_BIND)
+        kept = os.statvfs(path).f_flag
+        flags = kept & _SAME_FLAGS | (syscalls.MS_RELATIME if kept & os.ST_RELATIME else 0)
+        syscalls.mount("none", path, "", syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | flags)
 
 
 def mount_disk(stage: Stage, limits: SandboxLimits, *, copy_from: int | None) -> None:
@@ -106,8 +129,7 @@ def mount_disk(stage: Stage, limits: SandboxLimits, *, copy_from: int | None) ->
     for layer in stage.layers:
         os.mkdir(f"{stage.disk}/work/{layer.name}")
     if copy_from is not None:
-        command = ["cp", "-a", f"/proc/self/fd/{copy_from}/.", f"{stage.disk}/up"]
-        subprocess.run(command, pass_fds=[copy_from], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        _copy(copy_from, f"{stage.disk}/up")
         return
     os.mkdir(f"{stage.disk}/up")
     for layer in stage.layers:
@@ -116,6 +138,17 @@ def mount_disk(stage: Stage, limits: SandboxLimits, *, copy_from: int | None) ->
         os.chmod(stage.upper(layer), lower.st_mode & 0o7777)
     os.mkdir(f"{stage.disk}/up/shm")
     os.chmod(f"{stage.disk}/up/shm", 0o1777)
+
+
+def _copy(folder: int, target: str) -> None:
+    """Raises CopyError."""
+    command = ["cp", "-a", f"/proc/self/fd/{folder}/.", target]
+    done = subprocess.run(
+        command, pass_fds=[folder], stdin=subprocess.DEVNULL, capture_output=True, check=False, env=_COPY_ENVIRONMENT
+    )
+    if done.returncode != 0:
+        said = done.stderr[-2000:].decode("utf-8", "replace").strip()
+        raise CopyError(f"cp ended with {done.returncode}: {said}")
 
 
 def forbid_more_namespaces() -> None:
@@ -141,14 +174,14 @@ def session_argv(stage: Stage) -> list[str]:
 
 
 def pseudo_argv() -> list[str]:
-    """/proc and /dev, with what reaches the machine covered."""
+    """/proc and /dev, with what reaches the machine covered. The modes of files in /proc are the machine's: it is read-only."""
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for path in proc_that_takes_writes():
         argv += ["--ro-bind", path, path]
     for name in _MASKED_PROC:
         if os.path.exists(f"/proc/{name}"):
             argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
-    return argv
+    return [*argv, "--remount-ro", "/proc"]
 
 
 @functools.cache

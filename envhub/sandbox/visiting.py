@@ -65,6 +65,7 @@ def _as_visitor(request: Mapping[str, Any], session: Session, standard: list[int
     try:
         syscalls.die_with_parent(signal.SIGKILL)
         entrances = session.group.entrances()
+        _write("/proc/self/oom_score_adj", "500")  # before the session's /proc, which takes no writes
         _join(session, _ALL)
         inside = os.fork()
         if inside == 0:
@@ -87,7 +88,6 @@ def _become(request: Mapping[str, Any], entrances: list[int], standard: list[int
         syscalls.die_with_parent(signal.SIGKILL)
         for fd in entrances:
             os.write(fd, b"0")
-        _write("/proc/self/oom_score_adj", "500")
         for target, fd in enumerate(standard):
             os.dup2(fd, target)
         os.setsid()

@@ -108,7 +108,7 @@ CRASHES = {
     "out of memory": "echo 1000 > /proc/1/oom_score_adj; head -c 2G /dev/zero | tail -n 1 | wc -c",
     "overwritten": f"python3 - <<'END'\n{OVERWRITE}END\nbash -c 'kill -9 -1'",
 }
-"""These end the first process of the session."""
+"""These would end the first process of the session, if its /proc took writes."""
 
 
 @pytest.fixture
@@ -155,8 +155,17 @@ async def test_what_is_left_beside_a_solution_changes_nothing(environment, name)
 
 
 @pytest.mark.parametrize("name", quick_of(CRASHES, "out of memory"))
-async def test_a_session_that_brings_itself_down_earns_nothing(environment, name):
-    assert await reward(environment, COPY, SOLVED, CRASHES[name]) == 0.0
+async def test_a_session_cannot_bring_itself_down_by_proc(environment, name):
+    assert await reward(environment, COPY, SOLVED, CRASHES[name]) == 1.0
+
+
+async def test_a_session_whose_own_first_process_ends_earns_nothing(environment):
+    episode = await environment.open(TaskRef("os", "test", COPY), seed=1, options=OPTIONS)
+    await episode.step(call("bash_action", script=SOLVED))
+    os.kill(episode._sandbox.identity["init"], signal.SIGKILL)  # as if the session had found a way
+    ended = await episode.step(call("finish_action", thought=""))
+    assert (ended.done, ended.reward) == (True, 0.0)
+    await episode.close()
 
 
 @pytest.mark.slow

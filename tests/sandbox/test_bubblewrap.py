@@ -316,6 +316,11 @@ async def test_get_refuses_what_is_no_regular_file_or_too_large_without_hanging(
             await box.put(f"/root/{name}", b"x")
 
 
+async def copy_of(box: Sandbox) -> Sandbox:
+    assert isinstance(box, ForkableSandbox)
+    return await box.fork()
+
+
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +393,13 @@ async def test_close_leaves_nothing_and_is_idempotent(
 async def test_sandbox_whose_first_process_is_killed_is_lost(bubblewrap: BubblewrapDriver) -> None:
     async with started(bubblewrap) as box, started(bubblewrap) as other:
         assert isinstance(box, BubblewrapSandbox)
-        os.kill(box.identity["init"], signal.SIGKILL)
+        init = box.identity["init"]
+        os.kill(init, signal.SIGKILL)
+
+        async def ended() -> bool:
+            return start_time(init) is None
+
+        await until(ended)
         with pytest.raises(SandboxLostError):
             await box.run("true", timeout_s=5, max_bytes=10)
         with pytest.raises(SandboxLostError):
@@ -446,6 +457,7 @@ async def main():
     await box.put("/root/f", b"x")
     print(await box.exec(["id", "-u"], timeout_s=9), await box.exec(["cat", "/root/f"], timeout_s=9, view="judge"))
     print(await (await box.fork()).get("/root/f", max_bytes=9), driver.capabilities())
+    assert not driver.capabilities().users
     await driver.close()
 asyncio.run(main())
 """
@@ -535,4 +547,38 @@ async def test_many_sandboxes_in_a_row_leave_nothing(
 def test_driver_says_what_it_can_enforce(bubblewrap: BubblewrapDriver) -> None:
     can = bubblewrap.capabilities()
     assert can.driver == "bubblewrap" and "bwrap 0." in can.isolation and can.disk and can.network
+    assert can.users == (os.geteuid() == 0)
     assert bubblewrap.image_digest("default").startswith("host-")
+
+
+# --- what cannot be copied -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        ("i=0; while : > /root/f$i; do i=$((i+1)); done 2>/dev/null", "its disk has no inodes left"),
+        ("v=$(head -c 9000000 /dev/zero | tr '\\0' x)", "variables and functions of its shell hold more than 8 MiB"),
+        ("v=$(head -c 30000000 /dev/zero | tr '\\0' x)", "variables and functions of its shell hold more than 8 MiB"),
+        ("rm /bin/bash", "its /bin/bash cannot be run"),
+        ("chmod 0 /bin/bash", "its /bin/bash cannot be run"),
+        ("for i in {1..900}; do mkdir folders; cd folders; done; cd", "its folders are nested too deeply"),
+    ],
+)
+async def test_a_system_that_cannot_be_copied_says_why_in_words_and_lives_on(
+    bubblewrap: BubblewrapDriver, runtime: Path, deed: str, reason: str
+) -> None:
+    async with started(bubblewrap, n_inodes=1500) as box:
+        await out(box, deed)
+        with pytest.raises(EpisodeFailedError) as failed:
+            await copy_of(box)
+        assert failed.value.message.startswith("this system cannot be copied: ") and reason in failed.value.message
+        assert str(runtime) not in failed.value.message and "bwrap" not in failed.value.message
+        assert await out(box, "echo lives on") == "lives on\n"
+
+
+async def test_a_system_without_its_first_folder_is_copied(box: Sandbox) -> None:
+    await out(box, "mkdir /else; cd /else; rm -rf /root")
+    double = await copy_of(box)
+    assert await out(double, "pwd; ls -d /root 2>&1") == "/else\nls: cannot access '/root': No such file or directory\n"
+    await double.close()

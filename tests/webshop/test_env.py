@@ -201,7 +201,7 @@ async def test_a_search_works_from_every_page(shelf: WebShopEnvironment) -> None
 
 @pytest.mark.parametrize(
     "keywords",
-    [" ", "\n", "lamp\nbrass", "🪔", "zzz", "<r>", "<c> things", "<q> things", "<a> hard", "[", "x" * 50_000],
+    [" ", "\n", "lamp\nbrass", "🪔", "zzz", "<r>", "<c> things", "<q> things", "<a> hard", "[", "x" * 4_000],
 )
 async def test_any_keywords_are_only_keywords(shelf: WebShopEnvironment, keywords: str) -> None:
     result = await played(await opened(shelf), f"?{keywords}")

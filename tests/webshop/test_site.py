@@ -498,11 +498,12 @@ async def test_what_tools_say_wrongly_changes_nothing_and_is_told(site: Site) ->
     assert score(await site.play(address, "buy now")) == 1.0
 
 
-async def test_a_call_of_any_length_makes_a_page_of_bounded_length(site: Site) -> None:
+@pytest.mark.parametrize(("n_words", "shown"), [(800, "Products 1 to 10"), (20_000, "at most 4000 characters")])
+async def test_a_call_of_any_length_makes_a_page_of_bounded_length(site: Site, n_words: int, shown: str) -> None:
     address = await site.start()
-    await site.tool(address, 0, search("lamp " * 20_000))
+    answer = await site.tool(address, 0, search("lamp " * n_words))
     page = (await site.http.get(address)).text
-    assert "Products 1 to 10" in page and len(page) < 40_000
+    assert shown in page + json.dumps(answer["messages"]) and len(page) < 40_000
 
 
 @pytest.mark.parametrize(("mode", "reward", "options"), [("webshop", 2 / 3, "0 %"), ("consistent", 1.0, "100 %")])

@@ -230,7 +230,7 @@ def test_a_changed_byte_of_a_small_index_is_found_when_it_is_opened(shop: Store,
 
 
 @pytest.mark.parametrize("key", ["sizes", "checksums", "goals", "digest", "format"])
-@pytest.mark.parametrize("value", [None, "", "3", "[1]", '{"a": []}', "\0\0"])
+@pytest.mark.parametrize("value", [None, "", "3", "[1]", '{"a": []}', '{"other.npy": ""}', "\0\0"])
 def test_other_facts_in_a_catalogue_are_refused(key: str, value: str | None, shop: Store, tmp_path: Path) -> None:
     with sqlite3.connect(folder(tmp_path) / "catalog.sqlite") as database:
         database.execute("DELETE FROM meta WHERE key = ?", (key,))

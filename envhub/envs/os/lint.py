@@ -24,8 +24,11 @@ _NETWORK = re.compile(r"\b(curl|wget)\b.*https?:|\bpip3? install\b|\bgit clone\b
 _CLOCK = re.compile(r"-[mca](time|min)\b|-newer|\bdate\b|\bsystime\b|\buptime\b")
 _PROCESSES = re.compile(r"(?<![\w.])(ps|pgrep|pidof|top|free|who)(?=\s+-|\s*\|)")
 _USERS = re.compile(
-    r"\b[ug]id=[1-9]\d*\b|\b(chown|chgrp|useradd|adduser|groupadd|addgroup|usermod|chpasswd|runuser)\s|\bsu\s+-"
+    r"\b[ug]id=[1-9]\d*\b"
+    r"|(?:^|[;&|])\s*(?:chown(?:\s+-\S+)*\s+(?!root\b|0\b|-)[\w$.:{]|chgrp(?:\s+-\S+)*\s+(?!root\b|0\b|-)[\w$]|(?:chpasswd|runuser|su)\s+-?\s*[a-z])",
+    re.MULTILINE,
 )
+"""Where a file is given to others than root, or a command run as one; to make a user only writes files, and works."""
 NO_USERS = "it needs a sandbox with several users: run the worker as root, or use the docker driver"
 _CHANCE = re.compile(r"\$\{?RANDOM|/dev/u?random|\bshuf\b")
 
@@ -54,8 +57,8 @@ def lint(tasks: TaskSet, *, environment: str, split: str, installs: bool, users:
 
 
 def needs_users(task: OSTask) -> bool:
-    """Whether its set-up makes users, or gives files to others than root."""
-    return any(_USERS.search(code) for code in (*(script.code for script in task.init), task.start or ""))
+    """Whether its set-up or what it asks for gives files to others than root, or runs something as one."""
+    return any(_USERS.search(code) for code in _codes(task))
 
 
 def _needs_network(task: OSTask) -> bool:

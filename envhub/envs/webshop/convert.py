@@ -56,7 +56,8 @@ def convert(
     """Build the catalogue ``out``; called again after an interruption it goes on where it stopped.
 
     ``limit`` takes the first products only. Goals that are fewer than the official ones have indices that mean other tasks: with
-    ``partial`` they become one split, ``official-all``, else ValueError says how many are missing.
+    ``partial`` they become one split, ``official-all``, else ValueError says how many are missing. To say it before the long work,
+    the files are read once for that alone. Raises ValueError for a malformed file too, StoreError, OSError.
     """
     rng = random.Random(seed)
     kept: list[Listing] = []

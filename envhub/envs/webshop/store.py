@@ -272,9 +272,11 @@ def _read_meta(connection: sqlite3.Connection, folder: Path) -> Mapping[str, JSO
 
 
 def _check_arrays(folder: Path, meta: Mapping[str, JSON]) -> None:
-    for name, checksum in msgspec.convert(meta["checksums"], dict[str, str]).items():
-        if file_checksum(folder / name) != checksum:
-            raise StoreError(f"{folder / name} is damaged; remove {folder.parent} and build it again")
+    checksums = msgspec.convert(meta["checksums"], dict[str, str])
+    for name in ARRAYS:
+        path = folder / f"{name}.npy"
+        if file_checksum(path) != checksums.get(path.name):
+            raise StoreError(f"{path} is damaged; remove {folder.parent} and build it again")
 
 
 def _check_index(folder: Path, meta: Mapping[str, JSON]) -> None:

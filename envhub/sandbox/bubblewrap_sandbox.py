@@ -268,7 +268,7 @@ class _PipeChannel:
 
     async def last_words(self) -> str:
         """What a program that did not come up wrote."""
-        said = self._first_words or bytearray()
+        said = self._first_words if self._first_words is not None else bytearray()
         try:
             async with asyncio.timeout(1.0):
                 while len(said) < READ_BYTES and await self.receive():

@@ -87,8 +87,8 @@ async def test_nothing_in_proc_takes_writes_that_reach_the_machine(box: Sandbox)
 async def test_modes_of_the_machines_devices_and_of_its_proc_stay_as_they_are(box: Sandbox) -> None:
     """Their files are the machine's own: whoever could change a mode here would change it there."""
     files = "/dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /proc/cpuinfo /proc/version /proc/net/dev"
-    script = f"for f in {files}; do chmod $(stat -c %a $f) $f; chown 0:0 $f; touch -d @0 $f; done 2>&1 | grep -vcE 'Read-only|No such device'"
-    assert await out(box, script) == "0\n"
+    deeds = "chmod $(stat -c %a $f) $f && echo mode $f; chown $(stat -c %u:%g $f) $f && echo owner $f"
+    assert await out(box, f"for f in {files}; do {deeds}; done 2>/dev/null") == ""
     assert await out(box, "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/stdout") == "2\nx\n"
 
 

@@ -34,7 +34,9 @@ T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 LeaseSeconds = Annotated[float, Meta(gt=0, le=86_400)]
 MAX_TAGS = 32
-Tags = Annotated[dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=256)]], Meta(max_length=MAX_TAGS)]
+Tags = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=256)]], Meta(max_length=MAX_TAGS)
+]
 MAX_TASK_INDEX = 2**53
 
 

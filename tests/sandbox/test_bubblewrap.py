@@ -472,7 +472,8 @@ async def test_killed_hub_leaves_no_process_and_the_next_start_removes_the_rest(
         assert hub.stdout is not None
         inits = [int(pid) for pid in (await hub.stdout.readline()).split()]
         assert len(inits) == 3
-        assert await bubblewrap.sweep() == 0
+        await bubblewrap.sweep()  # other tests' dead may be on this machine, too
+        assert all(Path("/proc", str(pid)).exists() for pid in inits)
         hub.kill()
         await hub.wait()
 
@@ -481,7 +482,7 @@ async def test_killed_hub_leaves_no_process_and_the_next_start_removes_the_rest(
 
         await until(ended)
         (dead,) = (name for name in os.listdir(runtime) if f"-{hub.pid}-" in name)
-        assert await bubblewrap.sweep() == (3 if machine.controllers.folders else 0)
+        await bubblewrap.sweep()
         assert groups_of(machine, dead) == [] and dead not in os.listdir(runtime)
         assert await out(mine, "echo untouched") == "untouched\n"
 

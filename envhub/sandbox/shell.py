@@ -26,7 +26,7 @@ FLOOD_BYTES = 32 << 20
 MAX_SCRIPT_BYTES = 4 << 20
 MAX_STATE_BYTES = 8 << 20
 BOOT_S = 30.0
-START_S = 10.0
+START_S = 5.0
 """How long a reader may take to fork a child. Beyond it, the last command left no room, or killed or stopped the reader."""
 SETTLE_S = 2.0
 """How long it may take from the end of a script until the reader answers."""

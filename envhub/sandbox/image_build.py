@@ -22,7 +22,7 @@ from typing import Literal
 from envhub.core.errors import SandboxUnavailableError, UnavailableError
 from envhub.sandbox import images
 from envhub.sandbox.images import PreparedImage
-from envhub.sandbox.recipes import COMMON, CWD, ENVIRONMENT, MIRROR, SUITE, Recipe
+from envhub.sandbox.recipes import COMMON, CWD, ENVIRONMENT, SUITE, Recipe
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def build_with_debootstrap(recipe: Recipe, root: Path) -> PreparedImage:
     with _making(root) as making:
         rootfs = making / "rootfs"
         packages = COMMON.replace(" ", ",")
-        _run("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(rootfs), MIRROR)
+        _run("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(rootfs))
         _run("chroot", str(rootfs), "/bin/sh", "-s", script=recipe.script())
         return _published(recipe, making, root, made=f"debootstrap {SUITE}")
 

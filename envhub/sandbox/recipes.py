@@ -17,7 +17,6 @@ from envhub.core.errors import InvalidRequestError
 
 BASE = "debian:bookworm-slim"
 SUITE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 CWD = "/root"
 
@@ -28,11 +27,7 @@ COMMON = (
 _POOL = "bc dos2unix ed figlet hello jq lsof nano net-tools pv sl sqlite3 sudo tree unzip zip"
 _POOL_DIR = "/usr/share/local-apt"
 
-_PREPARE = (
-    f"echo 'deb {MIRROR} {SUITE} main' > /etc/apt/sources.list",
-    "rm -rf /etc/apt/sources.list.d",
-    "apt-get update",
-)
+_PREPARE = ("apt-get update",)
 _INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {packages}"
 _FINISH = (
     f"mkdir -p {_POOL_DIR}",
@@ -41,6 +36,7 @@ _FINISH = (
     "for deb in *.deb; do dpkg-deb -f $deb; echo Filename: ./$deb; echo Size: $(stat -c %s $deb); "
     "echo SHA256: $(sha256sum $deb | cut -d' ' -f1); echo; done > Packages",
     "rm -rf /var/lib/apt/lists/* /var/cache/apt/*",
+    "rm -rf /etc/apt/sources.list.d",
     f"echo 'deb [trusted=yes] file:{_POOL_DIR} ./' > /etc/apt/sources.list",
     "printf '%s\\n' 'APT::Get::Assume-Yes \"true\";' 'APT::Sandbox::User \"root\";' 'APT::Install-Recommends \"false\";'"
     " 'Acquire::Languages \"none\";' 'Dir::Cache::pkgcache \"\";' 'Dir::Cache::srcpkgcache \"\";' > /etc/apt/apt.conf.d/90session",

@@ -1,6 +1,5 @@
 """Drivers for the sandbox tests: what a machine cannot run is skipped with the reason, or fails when ENVHUB_REQUIRE lists it."""
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,14 +11,7 @@ from envhub.core.sandbox import Sandbox, SandboxSpec
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import Machine, probe
-
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split()
-
-
-def unavailable(what: str, why: object) -> None:
-    if what in REQUIRED:
-        pytest.fail(f"ENVHUB_REQUIRE lists {what}, but: {why}")
-    pytest.skip(f"{what}: {why}")
+from tests.require import lacking
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +19,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     try:
         return probe(tmp_path_factory.mktemp("probe"))
     except SandboxUnavailableError as error:
-        unavailable("bubblewrap", error)
+        lacking("bubblewrap", f"bubblewrap: {error}")
         raise
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from envhub.core.sandbox import SandboxDriver, SandboxSpec
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.docker import DockerDriver
 from envhub.sandbox.owner import Owner
+from tests.require import lacking
 
 NAMES = ("bubblewrap", pytest.param("docker", marks=pytest.mark.docker))
 
@@ -44,7 +44,5 @@ def _docker() -> SandboxDriver:
     try:
         driver.image_digest(SandboxSpec().image)
     except EnvhubError as error:
-        if "docker" in os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split():
-            pytest.fail(f"ENVHUB_REQUIRE lists docker, but: {error}")
-        pytest.skip(f"docker: {error}")
+        lacking("docker", f"docker: {error}")
     return driver

@@ -26,10 +26,10 @@ from envhub.sandbox.docker import DockerDriver, DockerSandbox
 from envhub.sandbox.docker_api import DEFAULT_URL, ask
 from envhub.sandbox.docker_reach import EngineReach
 from envhub.sandbox.owner import Owner
+from tests.require import lacking
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(120), pytest.mark.xdist_group("docker")]
 
-REQUIRED = os.environ.get("ENVHUB_REQUIRE", "").replace(",", " ").split()
 SMALL = SandboxLimits(memory_bytes=256 << 20, n_processes=64, disk_bytes=16 << 20, n_inodes=500)
 
 
@@ -39,9 +39,7 @@ def driver(owner: Owner | None = None) -> DockerDriver:
         made.capabilities()
         made.image_digest("default")
     except EnvhubError as error:
-        if "docker" in REQUIRED:
-            pytest.fail(f"ENVHUB_REQUIRE lists docker, but: {error}")
-        pytest.skip(f"docker: {error}")
+        lacking("docker", f"docker: {error}")
     return made
 
 

@@ -47,7 +47,7 @@ class Size:
 
 
 FULL = Size(n_rounds=30, n_commands=10, n_warm=100, n_idle=16, n_at_once=64, n_hostile_at_once=1)
-QUICK = Size(n_rounds=6, n_commands=4, n_warm=20, n_idle=6, n_at_once=16, n_hostile_at_once=6)
+QUICK = Size(n_rounds=6, n_commands=4, n_warm=20, n_idle=16, n_at_once=16, n_hostile_at_once=6)
 
 
 class Side(Protocol):

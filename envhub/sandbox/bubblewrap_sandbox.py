@@ -87,8 +87,10 @@ class BubblewrapSandbox:
         cwd = spec.cwd if source is None else "/"  # a session may have removed its first folder
         request = {
             "op": "start", **self.identity, **self._common(), "argv": Shell.program(), "cwd": cwd,
-            "environment": {**_ENVIRONMENT, **spec.environment}, "copy_from": source.identity if source is not None else None,
+            "environment": {**_ENVIRONMENT, **spec.environment},
         }  # fmt: skip
+        if source is not None:
+            request |= {"op": "copy", "source": source.identity}
         try:
             self._launching = asyncio.create_task(self._launch(request))
             await asyncio.shield(self._launching)
@@ -100,7 +102,7 @@ class BubblewrapSandbox:
             raise EpisodeFailedError(f"the sandbox did not start: {said or error.message}") from error
 
     async def _launch(self, request: Mapping[str, Any]) -> None:
-        answer, _ = await self._link.request(request, self._channel.open())
+        answer, _ = await self._link.start(request, self._channel.open())
         self._monitor, self._init = answer["monitor"], answer.get("child-pid")
         if self._init is None:
             raise SandboxLostError("bwrap ended at once")

@@ -79,8 +79,12 @@ class Group:
                 _set(Path(root or "", self.name, file), value, required=file in _REQUIRED)
 
     def entrances(self) -> list[int]:
-        """Files to write ``0`` to: who does it is in the group, with all it starts. The caller closes them."""
-        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in self.folders()]
+        """Files to write ``0`` to: a process of one thread that does it is in the group, with all it starts. The caller closes them.
+
+        Version 1 moves the thread that asks at once; for a whole process the kernel waits until no other can be just starting.
+        """
+        name = "cgroup.procs" if self.controllers.version == 2 else "tasks"
+        return [os.open(folder / name, os.O_WRONLY | os.O_CLOEXEC) for folder in self.folders()]
 
     def enter(self) -> None:
         for fd in self.entrances():

@@ -28,35 +28,41 @@ while builtin :; do
   __envhub_n=${__envhub_r:1:32};
   case $__envhub_r in
     P*) builtin printf '\0%s:R:%s:%s\0' "$__envhub_t" "$__envhub_n" "${PWD:0:1000}" >&251 || builtin exit 97;;
-    C*)
-      __envhub_g=$__envhub_p __envhub_p=$BASHPID;
-      (
-        builtin printf '\0%s:S:%s:%s\0' "$__envhub_t" "$__envhub_n" "$BASHPID" >&251 || builtin exit 97;
-        [[ $__envhub_g ]] && builtin kill -KILL "$__envhub_g";
-        __envhub_f=;
-        __envhub_r=${__envhub_r:34};
-        if [[ $__envhub_o ]]; then __envhub_r="\\builtin set -$__envhub_o; $__envhub_r";
-        elif (( __envhub_s )); then (builtin exit "$__envhub_s");
-        fi;
-        builtin eval "$__envhub_r" </dev/null >&253 2>&1 250<&- 251>&- 252>&- 253>&-;
-        __envhub_s=$? __envhub_o=${-//[!aefkuvxET]/};
-        builtin set +aefkuvxET;
-        builtin trap - DEBUG ERR RETURN EXIT;
-        builtin printf -v __envhub_k %s "$__envhub_n";
-        [[ $__envhub_k == "$__envhub_n" ]] || __envhub_k=${__envhub_gone?};
-        builtin printf '\0%s:E:%s:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_s" "${PWD:0:1000}" >&251 ||
-          builtin exit 97;
-        builtin eval "$__envhub_l";
-      );
-      __envhub_d=$?;
-      [[ $__envhub_g ]] && builtin kill -KILL "$__envhub_g";
-      __envhub_p=;
-      builtin printf '\0%s:D:%s:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_d" "${PWD:0:1000}" >&251 ||
-        builtin exit 97;;
+    C*) builtin eval "$__envhub_c";;
+    N*)
+      [[ $__envhub_p ]] && builtin kill -KILL "$__envhub_p";
+      builtin printf 'N\n' >&252;
+      builtin exit 97;;
   esac;
 done
 """
-# Descriptors: 250 requests, 251 markers, 252 the readers' pipe, 253 what commands write. Variables: l this text, t token,
+_COMMAND = r"""
+__envhub_g=$__envhub_p __envhub_p=$BASHPID;
+(
+  builtin printf '\0%s:S:%s:%s\0' "$__envhub_t" "$__envhub_n" "$BASHPID" >&251 || builtin exit 97;
+  [[ $__envhub_g ]] && builtin kill -KILL "$__envhub_g";
+  __envhub_f=;
+  __envhub_r=${__envhub_r:34};
+  if [[ $__envhub_o ]]; then __envhub_r="\\builtin set -$__envhub_o; $__envhub_r";
+  elif (( __envhub_s )); then (builtin exit "$__envhub_s");
+  fi;
+  builtin eval "$__envhub_r" </dev/null >&253 2>&1 250<&- 251>&- 252>&- 253>&-;
+  __envhub_s=$? __envhub_o=${-//[!aefkuvxET]/};
+  builtin set +aefkuvxET;
+  builtin trap - DEBUG ERR RETURN EXIT;
+  builtin printf -v __envhub_k %s "$__envhub_n";
+  [[ $__envhub_k == "$__envhub_n" ]] || __envhub_k=${__envhub_gone?};
+  builtin printf '\0%s:E:%s:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_s" "${PWD:0:1000}" >&251 ||
+    builtin exit 97;
+  builtin eval "$__envhub_l";
+);
+__envhub_d=$?;
+[[ $__envhub_g ]] && builtin kill -KILL "$__envhub_g";
+__envhub_p=;
+builtin printf '\0%s:D:%s:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_d" "${PWD:0:1000}" >&251 || builtin exit 97
+"""
+# Apart, so that a session that waits for its first command does not hold it parsed.
+# Descriptors: 250 requests, 251 markers, 252 the readers' pipe, 253 what commands write. Variables: l and c these texts, t token,
 # r request, n nonce, p the reader that forked this one, g the one before it, f set until a script has run here, o shell options
 # that would disturb this text, s status of the last script, d of a child or a read, k a probe for builtins that were replaced.
 # PS4 begins with a bell, which is no part of an observation, because bash repeats its first character at every level of eval.
@@ -75,6 +81,7 @@ while :; do
   };
   { IFS= read -r -u 252; } 252<&"${COPROC[0]}";
   [[ $REPLY == Q || $BASHPID != 1 ]] && exit 0;
+  [[ $REPLY == N ]] && continue;
   kill -KILL -1;
   wait;
   printf '\0%s:X:%s:\0' "$__envhub_t" "$__envhub_t" >&251 || exit 0;
@@ -104,7 +111,9 @@ builtin alias -p
 builtin printf 'builtin umask %s\nbuiltin set --' "$(builtin umask)"
 (( $# )) && builtin printf ' %q' "$@"
 builtin printf '\n'
-[[ $__envhub_o ]] && builtin printf 'builtin set -%s\n' "$__envhub_o"
+if [[ $__envhub_o ]]; then builtin printf 'builtin set -%s\n' "$__envhub_o"
+else builtin printf '(builtin exit %s)\n' "$__envhub_s"
+fi
 builtin exit 0
 """
 """Prints a script that gives another shell the state of this one. It ends its shell, so the state stays as it is."""
@@ -166,20 +175,35 @@ TOKEN_CHARS = 32
 
 
 def arguments() -> tuple[str, ...]:
-    """What follows the path of bash. The program itself is the first record, so that a process list stays readable; as its length
-    is known, bash does not read it one byte at a time."""
-    n_chars = len(first_record("t" * TOKEN_CHARS))
-    return ("--norc", "--noprofile", "-c", f'builtin read -rN {n_chars} && builtin eval "$REPLY"', "bash")
+    """What follows the path of bash. The program itself is read first, so that a process list stays readable; as its lengths are
+    known, bash does not read it one byte at a time."""
+    texts = _texts("t" * TOKEN_CHARS)
+    reads = [f"builtin read -rN {len(text)} {name}" for name, text in texts.items()]
+    return ("--norc", "--noprofile", "-c", f'{" && ".join(reads)} && builtin eval "$REPLY"', "bash")
 
 
 def first_record(token: str) -> bytes:
     """The program, for the session that marks its own with ``token`` (32 characters)."""
-    return f"__envhub_t={token} __envhub_l='{_quoted(_one_line(_READER))}'; {_one_line(_FIRST)}".encode()
+    return "".join(_texts(token).values()).encode()
+
+
+def _texts(token: str) -> dict[str, str]:
+    """By the variable that each is read into; each alone, as bash keeps several copies of what it evaluates."""
+    return {
+        "__envhub_c": _one_line(_COMMAND),
+        "__envhub_l": _one_line(_READER),
+        "REPLY": f"__envhub_t={token}; {_one_line(_FIRST)}",
+    }
 
 
 def command(nonce: str, script: bytes) -> bytes:
     """A request to run a script, answered by markers S, then E or D."""
     return b"C%b:%b\0" % (nonce.encode(), script)
+
+
+def renew(nonce: str) -> bytes:
+    """A request to start a new reader, which knows nothing of this one; what a session left running stays."""
+    return b"N%b:\0" % nonce.encode()
 
 
 def ping(nonce: str) -> bytes:
@@ -253,10 +277,6 @@ _VALUES = {"S": range(2, 1 << 22), "E": range(256), "D": range(256)}
 """The kernel has at most 2**22 process ids; 1 is the first process, which runs no script."""
 
 
-def _quoted(text: str) -> str:
-    return text.replace("'", "'\\''")
-
-
 def _one_line(text: str) -> str:
     """Bash counts the lines of an evaluated script from that of the ``eval``: on line 1, its messages name the agent's own."""
-    return " ".join(line.strip() for line in text.splitlines())
+    return " ".join(line.strip() for line in text.splitlines()).strip()

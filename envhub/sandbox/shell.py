@@ -34,6 +34,10 @@ RESTART_S = 15.0
 CHECKPOINT_S = 15.0
 SPAM_BYTES, SPAM_S = 1 << 20, 0.1
 """So much in so short a time after a flood was cut off: an older process writes it, and everything is killed."""
+MAX_DEPTH = 400
+"""Scripts that one reader runs before a new one takes over: each leaves it one level deeper, until its stack is full after some
+1,400."""
+RENEWAL_RETRY = 50
 MARKER_BYTES = 1 << 10
 """As how much output a marker counts that only a session can have made up: it is dearer to take in than its few bytes."""
 
@@ -56,6 +60,7 @@ class Shell:
         self._last_runner: int | None = None
         self._unfinished: _Run | None = None
         self._cwd = "/"
+        self._depth = 0
         self._lost: str | None = None
 
     @staticmethod
@@ -87,6 +92,8 @@ class Shell:
         refusal = _refusal(data)
         if refusal is not None:
             return CommandResult(CommandStatus.OK, 2, refusal, len(refusal), False, self._cwd)
+        if self._depth >= MAX_DEPTH:
+            await self._renew()
         output = Output(max_bytes)
         run = await self._execute(data, timeout_s, output)
         text, truncated = output.finish()
@@ -123,7 +130,29 @@ class Shell:
         if run.cut is not None or not run.is_ended() or not await self._settled(run):
             await self._recover(run)
         self._unfinished = None
+        if run.restarted:
+            self._depth = 0
+        elif run.status() is CommandStatus.OK:
+            self._depth += 1
         return run
+
+    async def _renew(self) -> None:
+        """Go on in a new reader, with the state that ``checkpoint`` keeps; descriptors and jobs of the old one are not part of it,
+        what they run lives on. A state that cannot be told stays where it is, for now."""
+        try:
+            state = await self.checkpoint()
+        except EpisodeFailedError as error:
+            log.info("a shell is not renewed: %s", error.message)
+            self._depth -= RENEWAL_RETRY
+            return
+        run = self._unfinished = _Run(_Discard())
+        await self._send(program.renew(run.nonce) + program.ping(run.ping), START_S)
+        if not await self._until(run, run.is_ready, RESTART_S):
+            await self._restart(run)
+        self._unfinished = None
+        self._last_runner = None
+        await self._execute(state, RESTART_S, _Discard())
+        self._depth = 0
 
     async def _settled(self, run: _Run) -> bool:
         if not await self._until(run, lambda: run.is_ready() or run.is_rolled_back(), SETTLE_S):

@@ -5,7 +5,7 @@ of its own, which answers on the request's first descriptor; a descriptor that c
 Nothing is imported once a request is read, as a child may by then see the files of a session where Python's own should be.
 
 Requests are packets on the socket whose descriptor is its second argument: JSON and the descriptors it needs. Answers are one
-line of JSON, followed by bytes where the request reads a file.
+line of JSON, followed by bytes where the request reads a file. A child made ahead takes one start from a socket of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from envhub.sandbox.owner import Owner
 from envhub.sandbox.reaping import LostError, Session
 from envhub.sandbox.stage import Stage
 from envhub.sandbox.supervision import answer
+
+Operation = Callable[[Mapping[str, Any], list[int], int], None]
 
 PACKET_BYTES = 192 << 10
 _MAX_FDS = 8
@@ -46,7 +49,6 @@ def main() -> None:
     poller = select.poll()
     poller.register(control, select.POLLIN)
     poller.register(woken, select.POLLIN)
-    stage.proc_that_takes_writes()
     stage.allow_many_files()
     sys.meta_path.clear()
     gc.freeze()
@@ -61,13 +63,7 @@ def main() -> None:
 
 def _take(control: socket.socket, inherited: Sequence[int]) -> bool:
     """Serve one request; False when the hub is gone."""
-    data, ancillary, _, _ = control.recvmsg(PACKET_BYTES, socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
-    fds = [
-        int.from_bytes(raw[i : i + 4], sys.byteorder)
-        for level, kind, raw in ancillary
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
-        for i in range(0, len(raw) - len(raw) % 4, 4)
-    ]
+    data, fds = _receive(control)
     if not data:
         return False
     try:
@@ -81,6 +77,18 @@ def _take(control: socket.socket, inherited: Sequence[int]) -> bool:
     return True
 
 
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """A packet and its descriptors; an empty one when nobody is there any more."""
+    data, ancillary, _, _ = channel.recvmsg(PACKET_BYTES, socket.CMSG_SPACE(_MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+    fds = [
+        int.from_bytes(raw[i : i + 4], sys.byteorder)
+        for level, kind, raw in ancillary
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        for i in range(0, len(raw) - len(raw) % 4, 4)
+    ]
+    return data, fds
+
+
 def _child(control: socket.socket, inherited: Sequence[int], data: bytes, fds: list[int]) -> None:
     try:
         spawner = os.getppid()
@@ -90,11 +98,16 @@ def _child(control: socket.socket, inherited: Sequence[int], data: bytes, fds: l
         control.close()
         for fd in inherited:
             os.close(fd)
-        _serve(json.loads(data), fds, spawner)
-    except BaseException as error:  # boundary: a child of the spawner ends here, whatever happened
-        answer(fds[0], **_failure(error))
+        _serve(_requested, data, fds, spawner)
     finally:
         os._exit(0)
+
+
+def _serve(operation: Operation, data: bytes, fds: list[int], spawner: int) -> None:
+    try:
+        operation(json.loads(data), fds, spawner)
+    except BaseException as error:  # boundary: a child of the spawner ends with this, whatever happened
+        answer(fds[0], **_failure(error))
 
 
 def _failure(error: BaseException) -> dict[str, str]:
@@ -116,32 +129,48 @@ def _collect_children() -> None:
         pass
 
 
-def _serve(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
-    serve = _OPERATIONS[request["op"]]
-    serve(request, fds, spawner)
+def _requested(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    _OPERATIONS[request["op"]](request, fds, spawner)
+
+
+def _prepare(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """What every start begins with, ahead of one: the kernel takes its time for it. Descriptors: a socket that brings the start."""
+    with socket.socket(fileno=fds[0]) as channel:
+        stage.enter(identity=request["identity"])
+        data, start_fds = _receive(channel)
+    if data:
+        _serve(_start_prepared, data, start_fds, spawner)
 
 
 def _start(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
     """Becomes bwrap, which answers with its child's pid. Descriptors: answer, stdin, output."""
-    reply, stdin, output = fds
-    limits = SandboxLimits(**request["limits"])
-    group = _group(request)
-    copied = _session(request["copy_from"], spawner) if request["copy_from"] else None
-    try:
+    stage.enter(identity=request["stage"]["identity"])
+    _start_prepared(request, fds, spawner)
+
+
+def _start_prepared(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    group, limits = _group(request), SandboxLimits(**request["limits"])
+    with _leaving_on_error(group):
         group.create(limits)
-        if copied is None:
-            _become_sandbox(request, group, limits, (reply, stdin, output), None)
-        else:
-            _become_copy(request, group, limits, (reply, stdin, output), copied)
-    except BaseException:
-        _leave(group)
-        raise
+        _become_sandbox(request, group, limits, fds, None)
 
 
-def _become_copy(
-    request: Mapping[str, Any], group: Group, limits: SandboxLimits, fds: tuple[int, int, int], source: Session
-) -> None:
-    """The source is stopped by a process of its own, as this one leaves the place from where that can be done."""
+def _copy(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
+    """A start with the files of another session. It is stopped by a process of its own, as this one leaves the place from where
+    that can be done."""
+    source = _session(request["source"], spawner)
+    group, limits = _group(request), SandboxLimits(**request["limits"])
+    with _leaving_on_error(group):
+        group.create(limits)
+        end = _stop_meanwhile(source)
+        disk = request["stage"]["disk"]
+        folder = os.open(f"/proc/{source.monitor}/root{disk}/up", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stage.enter(identity=request["stage"]["identity"])
+        _become_sandbox(request, group, limits, fds, (folder, end))
+
+
+def _stop_meanwhile(source: Session) -> int:
+    """Returns once the session is stopped; closing what is returned lets it go on."""
     begun, begin = os.pipe()
     ended, end = os.pipe()
     keeper = os.fork()
@@ -156,27 +185,22 @@ def _become_copy(
     os.close(ended)
     os.close(begin)
     os.read(begun, 1)
-    disk = request["stage"]["disk"]
-    folder = os.open(f"/proc/{source.monitor}/root{disk}/up", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _become_sandbox(request, group, limits, fds, (folder, end))
+    os.close(begun)
+    return end
 
 
 def _become_sandbox(
-    request: Mapping[str, Any],
-    group: Group,
-    limits: SandboxLimits,
-    fds: tuple[int, int, int],
-    copy: tuple[int, int] | None,
+    request: Mapping[str, Any], group: Group, limits: SandboxLimits, fds: list[int], copy: tuple[int, int] | None
 ) -> None:
+    """In the namespaces that ``stage.enter`` made. ``copy``: the folder to copy, and what to close once it is done."""
     reply, stdin, output = fds
     place = Stage.from_json(request["stage"])
     seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
     held = None
-    if copy is not None or not group.folders():
+    if copy is not None or group.controllers.version != 2:
         group.enter()
     else:
         held = _let_in_meanwhile(group, fds)
-    stage.enter(place)
     stage.mount_disk(place, limits, copy_from=copy[0] if copy else None)
     for fd in copy or ():
         os.close(fd)
@@ -229,6 +253,15 @@ def _first_process(monitor: int, spawner: int) -> int:
                 return child
         time.sleep(0.0003)
     raise OSError("bwrap ended before it had started anything")
+
+
+@contextmanager
+def _leaving_on_error(group: Group) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _leave(group)
+        raise
 
 
 def _leave(group: Group) -> None:
@@ -315,8 +348,10 @@ def _controllers(raw: Mapping[str, Any]) -> Controllers:
     return Controllers.from_json(raw["controllers"])
 
 
-_OPERATIONS: Mapping[str, Callable[[Mapping[str, Any], list[int], int], None]] = {
+_OPERATIONS: Mapping[str, Operation] = {
+    "prepare": _prepare,
     "start": _start,
+    "copy": _copy,
     "reap": _reap,
     "exec": _exec,
     "put": _put,

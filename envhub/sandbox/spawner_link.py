@@ -22,6 +22,8 @@ from envhub.sandbox.spawner import PACKET_BYTES
 
 _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from envhub.sandbox.spawner import main; main()"
 READ_BYTES = 64 << 10
+_QUIET_S = 0.02
+"""How long no start may have been asked for when the next is prepared."""
 
 
 class SpawnerLink:
@@ -31,12 +33,12 @@ class SpawnerLink:
         self._process = process
         self._control = control
         self._sending = asyncio.Lock()
+        self._prepared: socket.socket | None = None
+        self._preparing: asyncio.TimerHandle | None = None
 
     @classmethod
     def spawn(cls) -> SpawnerLink:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET_BYTES)
-        ours.setblocking(False)
+        ours, theirs = _packet_sockets()
         with theirs:
             process = subprocess.Popen(
                 python_argv(_CODE, str(theirs.fileno())),
@@ -73,12 +75,36 @@ class SpawnerLink:
         finally:
             os.close(reading)
 
+    async def start(self, message: Mapping[str, Any], fds: Sequence[int]) -> tuple[dict[str, Any], bytes]:
+        """The request of a start, which goes to a process that was made ahead when there is one."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+        identity = message["stage"]["identity"]
+        self._preparing = asyncio.get_running_loop().call_later(_QUIET_S, self._prepare, identity)
+        return await self.request(message, fds)
+
+    def _prepare(self, identity: bool) -> None:
+        self._preparing = None
+        if self._prepared is None and not self._sending.locked():
+            ours, theirs = _packet_sockets()
+            with theirs:
+                try:
+                    socket.send_fds(
+                        self._control, [json.dumps({"op": "prepare", "identity": identity}).encode()], [theirs.fileno()]
+                    )
+                except OSError:
+                    ours.close()
+                else:
+                    self._prepared = ours
+
     async def _send(self, message: Mapping[str, Any], fds: list[int]) -> None:
         data = json.dumps(message).encode()
         if len(data) > PACKET_BYTES:
             raise EpisodeFailedError(
                 f"a request of {len(data)} bytes is too large for the sandbox; at most {PACKET_BYTES}"
             )
+        if message["op"] == "start" and self._sent_ahead(data, fds):
+            return
         async with self._sending:
             while True:
                 try:
@@ -89,14 +115,38 @@ class SpawnerLink:
                 except OSError as error:
                     raise SandboxLostError(f"the spawner of sandboxes is gone: {error}") from error
 
+    def _sent_ahead(self, data: bytes, fds: list[int]) -> bool:
+        """Whether a process that was made ahead took the start."""
+        channel, self._prepared = self._prepared, None
+        if channel is None:
+            return False
+        with channel:
+            try:
+                socket.send_fds(channel, [data], fds)
+            except OSError:
+                return False
+        return True
+
     def close(self) -> None:
         """Ends the process, and with it every sandbox it started."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+        if self._prepared is not None:
+            self._prepared.close()
         self._control.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _packet_sockets() -> tuple[socket.socket, socket.socket]:
+    """Ours, which does not block, and theirs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET_BYTES)
+    ours.setblocking(False)
+    return ours, theirs
 
 
 def python_argv(code: str, *arguments: str) -> list[str]:

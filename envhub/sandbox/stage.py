@@ -5,11 +5,10 @@ Invariant: everything mounted here is private to the namespace and ends with it;
 
 from __future__ import annotations
 
-import functools
 import os
 import resource
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,21 +16,6 @@ from typing import Any
 from envhub.core.sandbox import SandboxLimits
 from envhub.sandbox import syscalls
 
-_WRITABLE_PROC = (
-    "sys",
-    "sysrq-trigger",
-    "fs",
-    "acpi",
-    "scsi",
-    "driver",
-    "asound",
-    "mtrr",
-    "latency_stats",
-    "tty",
-    "pressure",
-)
-"""Of root on the machine they ask no capability, only its user id, which a session's root has under an identity map. The
-kernel has more (irq, bus), which bwrap covers itself."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SAME_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 """What the kernel does not let a namespace take away; these have the same bits when they are asked for and when they are told."""
@@ -83,9 +67,12 @@ class Stage:
         return f"{self.disk}/up/{layer.name}"
 
 
-def enter(stage: Stage) -> None:
-    """Give this process a user namespace, in which it is root, and a mount namespace."""
-    if stage.identity:
+def enter(*, identity: bool) -> None:
+    """Give this process a user namespace, in which it is root, and a mount namespace.
+
+    ``identity``: users 0..65535 are themselves inside; without it root is whoever runs this.
+    """
+    if identity:
         os.setgroups([])
         mapper, ready, mapped = _start_mapper(os.getpid())
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
@@ -174,33 +161,13 @@ def session_argv(stage: Stage) -> list[str]:
 
 
 def pseudo_argv() -> list[str]:
-    """/proc and /dev, with what reaches the machine covered. The modes of files in /proc are the machine's: it is read-only."""
+    """/proc and /dev, with what tells too much covered. What /proc takes, and the modes of its files, are the machine's, which a
+    root under an identity map could change: it is read-only."""
     argv = ["--proc", "/proc", "--dev", "/dev"]
-    for path in proc_that_takes_writes():
-        argv += ["--ro-bind", path, path]
     for name in _MASKED_PROC:
         if os.path.exists(f"/proc/{name}"):
             argv += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return [*argv, "--remount-ro", "/proc"]
-
-
-@functools.cache
-def proc_that_takes_writes() -> tuple[str, ...]:
-    """What this kernel has of it; looked up once, as each cover costs every start."""
-    paths = [f"/proc/{name}" for name in _WRITABLE_PROC if os.path.exists(f"/proc/{name}")]
-    return tuple(path for path in paths if path == "/proc/sys" or any(_files_with_write_bits(path)))
-
-
-def _files_with_write_bits(path: str) -> Iterator[str]:
-    files = [path]
-    if os.path.isdir(path):
-        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-    for file in files:
-        try:
-            if os.lstat(file).st_mode & 0o222:
-                yield file
-        except OSError:
-            continue
 
 
 def isolation_argv(environment: Mapping[str, str], *, hostname: str, cwd: str, seccomp: bytes | None) -> list[str]:

@@ -16,7 +16,7 @@ def main() -> None:
     place = Stage.from_json(request["stage"])
     limits = SandboxLimits(**request["limits"])
     seccomp = bytes.fromhex(request["seccomp"]) if request["seccomp"] else None
-    stage.enter(place)
+    stage.enter(identity=place.identity)
     stage.mount_disk(place, limits, copy_from=None)
     stage.forbid_more_namespaces()
     isolation = stage.isolation_argv({"PATH": "/usr/bin:/bin"}, hostname="trial", cwd="/", seccomp=seccomp)

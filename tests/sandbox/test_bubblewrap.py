@@ -526,14 +526,18 @@ async def test_many_sandboxes_in_a_row_leave_nothing(
         async with started(bubblewrap) as box:
             await out(box, "echo x > f; sleep 60 &")
 
-    def held() -> tuple[int, int, int, str]:
-        children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8")
+    def held() -> tuple[int, int, int, int]:
+        children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()
         n_mounts = len(Path("/proc/self/mountinfo").read_text("utf-8").splitlines())
-        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{spawner}/fd")), n_mounts, children
+        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{spawner}/fd")), n_mounts, len(children)
+
+    async def only_the_next_is_prepared() -> bool:
+        return held()[3] == 1
 
     await asyncio.gather(*(one() for _ in range(4)))
     spawner = bubblewrap.spawner().pid
-    before = (*held()[:3], "")
+    await until(only_the_next_is_prepared)
+    before = held()
     for _ in range(5):
         await asyncio.gather(*(one() for _ in range(4)))
 
@@ -543,6 +547,39 @@ async def test_many_sandboxes_in_a_row_leave_nothing(
     await until(flat)
     owner = owner_in(runtime)
     assert groups_of(machine, owner) == []
+
+
+async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(bubblewrap: BubblewrapDriver) -> None:
+    def monitor_of(box: Sandbox) -> int:
+        assert isinstance(box, BubblewrapSandbox)
+        return int(box.identity["monitor"])
+
+    def prepared() -> list[int]:
+        children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()
+        return [pid for pid in map(int, children) if pid not in known]
+
+    async def one_is_prepared() -> bool:
+        return len(prepared()) == 1
+
+    async def none_is_prepared() -> bool:
+        return prepared() == []
+
+    known: set[int] = set()
+    spawner = bubblewrap.spawner().pid
+    async with started(bubblewrap, n_processes=24) as first:
+        known.add(monitor_of(first))
+        seen = await out(first, "pwd; id -u; cat /proc/self/uid_map | tr -s ' '; ls /proc/self/fd | wc -l")
+        await until(one_is_prepared)
+        ahead = prepared()[0]
+        async with started(bubblewrap, n_processes=24) as second:
+            assert monitor_of(second) == ahead
+            known.add(ahead)
+            assert await out(second, "pwd; id -u; cat /proc/self/uid_map | tr -s ' '; ls /proc/self/fd | wc -l") == seen
+            await until(one_is_prepared)
+            os.kill(prepared()[0], signal.SIGKILL)
+            await until(none_is_prepared)
+            async with started(bubblewrap) as third:
+                assert await out(third, "echo on") == "on\n"
 
 
 def test_driver_says_what_it_can_enforce(bubblewrap: BubblewrapDriver) -> None:

@@ -79,7 +79,7 @@ async def test_way_out_is_closed(box: Sandbox, attempt: str, refusal: str) -> No
 async def test_nothing_in_proc_takes_writes_that_reach_the_machine(box: Sandbox) -> None:
     script = (
         "find /proc -path '/proc/[0-9]*' -prune -o -path /proc/self -prune -o -path /proc/thread-self -prune -o "
-        "-type f -perm /222 -print | while read -r f; do { : >> $f; } 2>/dev/null && echo $f; done | head"
+        "-type f -perm /222 -print 2>/dev/null | while read -r f; do { : >> $f; } 2>/dev/null && echo $f; done | head"
     )
     assert await out(box, script) == ""
 

@@ -119,7 +119,7 @@ class SpoiledChannel:
 
     async def send(self, data: bytes) -> None:
         if not self.token:
-            self.token = data.split(b"=", 1)[1][:32].decode()
+            self.token = data.split(b"__envhub_t=", 1)[1][:32].decode()
             data = data.removeprefix(first_record(self.token))
         *records, self._half = (self._half + data).split(b"\0")
         for record in records:

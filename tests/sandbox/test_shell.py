@@ -15,6 +15,7 @@ import pytest
 from envhub.core.clock import SystemClock
 from envhub.core.errors import SandboxLostError
 from envhub.core.sandbox import CommandResult, CommandStatus
+from envhub.sandbox import shell
 from envhub.sandbox.shell import Shell
 from tests.sandbox.local_channel import LocalChannel, local_channel, local_shell
 
@@ -216,6 +217,39 @@ async def test_the_number_of_shells_is_bounded(session: Session) -> None:
     for _ in range(60):
         await session.run(":")
     assert int(await session.said("pgrep -c bash")) <= 4
+
+
+async def test_a_shell_is_renewed_before_it_nests_too_deep(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "MAX_DEPTH", 5)
+    await session.run("cd /usr; f() { (( n += $1 )); }; declare -A m=([a]=1); sleep 577 >/dev/null & n=0")
+    first = await session.said("echo $BASHPID $(pgrep -f 'sleep 57[7]')")
+    for _ in range(30):
+        assert (await session.run("f 2; (exit 3)")).exit_code == 3
+    assert await session.said("echo $? $n ${m[a]} $PWD") == "3 60 1 /usr\n"
+    assert (await session.said("echo $BASHPID $(pgrep -f 'sleep 57[7]')")).split()[1] == first.split()[1]
+    assert int(await session.said("pgrep -c bash")) <= 4
+
+
+async def test_a_shell_that_does_not_tell_its_state_goes_on_as_it_is(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "MAX_DEPTH", 5)
+    monkeypatch.setattr(shell, "MAX_STATE_BYTES", 1000)
+    await session.run("v=$(printf %2000s x); n=0")
+    for _ in range(12):
+        await session.run("(( n += 1 ))")
+    assert await session.said("echo ${#v} $n") == "2000 12\n"
+
+
+@pytest.mark.slow
+async def test_two_thousand_commands_leave_the_state_and_the_memory(session: Session) -> None:
+    await session.run("n=0")
+    early = int(await session.said("(sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$BASHPID/status)"))
+    for _ in range(2000):
+        await session.run("(( n += 1 ))")
+    late = int(await session.said("(sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$BASHPID/status)"))
+    assert await session.said("echo $n") == "2000\n"
+    assert late < early + 40_000, (early, late)
 
 
 async def test_a_cancelled_command_is_cleaned_up_by_the_next(session: Session) -> None:

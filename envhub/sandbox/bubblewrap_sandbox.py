@@ -25,9 +25,8 @@ from envhub.sandbox.stage import Stage, file_with
 KEPT_BYTES = 1 << 20
 """Of each output of ``exec``."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ENVIRONMENT = {
-    "PATH": _PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "LANG": "C.UTF-8", "SHELL": "/bin/bash",
-}  # fmt: skip
+_SHELL_ENVIRONMENT = {"PATH": _PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash"}
+_ENVIRONMENT = {**_SHELL_ENVIRONMENT, "LANG": "C.UTF-8"}
 _JUDGE_ENVIRONMENT = {**_ENVIRONMENT, "PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 _HOSTNAME = "sandbox"
 _SPARE_S = 30.0
@@ -87,7 +86,7 @@ class BubblewrapSandbox:
         cwd = spec.cwd if source is None else "/"  # a session may have removed its first folder
         request = {
             "op": "start", **self.identity, **self._common(), "argv": Shell.program(), "cwd": cwd,
-            "environment": {**_ENVIRONMENT, **spec.environment},
+            "environment": {**_SHELL_ENVIRONMENT, **spec.environment},
         }  # fmt: skip
         if source is not None:
             request |= {"op": "copy", "source": source.identity}

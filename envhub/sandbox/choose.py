@@ -9,6 +9,7 @@ import logging
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ from envhub.core.errors import SandboxUnavailableError, UnavailableError
 from envhub.core.sandbox import SandboxDriver
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.docker import DockerDriver
-from envhub.sandbox.docker_api import DEFAULT_URL
+from envhub.sandbox.docker_find import find
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.probe import probe
 
@@ -34,9 +35,12 @@ def choose(
     owner: Owner | None = None,
     runtime: Path | None = None,
     image_root: Path | None = None,
-    docker_url: str = DEFAULT_URL,
+    docker_url: str | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> SandboxDriver:
     """``runtime``: a folder for this user's drivers; ``image_root``: where prepared images lie. It tries a sandbox: takes a moment.
+
+    ``docker_url``: the engine; without one it is looked for as Docker's own client does, by ``environ``.
 
     Raises SandboxUnavailableError that says why each driver does not work and what to install.
     """
@@ -49,7 +53,7 @@ def choose(
             reasons.append(f"bubblewrap: {error.message}")
     if name in ("auto", "docker"):
         try:
-            return _logged(DockerDriver(clock=clock, url=docker_url, owner=owner))
+            return _logged(DockerDriver(clock=clock, url=find(docker_url, environ), owner=owner))
         except (SandboxUnavailableError, UnavailableError) as error:
             reasons.append(f"docker: {error.message}")
     raise SandboxUnavailableError(

@@ -12,8 +12,10 @@ import http.client
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -39,20 +41,13 @@ class EngineError(Exception):
 
 
 class Engine:
-    """``url``: ``unix:///path`` or ``tcp://host:port``."""
+    """``url``: ``unix:///path`` or ``tcp://host:port``. Raises SandboxUnavailableError for any other."""
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        parts = urlsplit(url)
         self.url = url
-        self._path: str | None = None
-        if parts.scheme == "unix":
-            self._path = parts.path
-            self._base = "http://docker"
-        elif parts.scheme in ("tcp", "http") and parts.hostname:
-            self._host, self._port = parts.hostname, parts.port or 2375
-            self._base = f"http://{self._host}:{self._port}"
-        else:
-            raise SandboxUnavailableError(f"Docker address {url!r} is neither unix:///path nor tcp://host:port")
+        self._path, self._host, self._port = address_of(url)
+        named = f"[{self._host}]" if ":" in self._host else self._host
+        self._base = "http://docker" if self._path is not None else f"http://{named}:{self._port}"
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -152,23 +147,82 @@ class Engine:
 
 def ask(url: str, path: str) -> Any:
     """GET, at once and blocking, for start-up and the doctor. Raises EngineError, UnavailableError."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "docker", parts.port or 2375, timeout=_CONNECT_S)
     try:
-        if parts.scheme == "unix":
-            connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.settimeout(_CONNECT_S)
-            connection.sock.connect(parts.path)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        content = answer.read()
+        answer = get(url, path, limit_s=_CONNECT_S)
     except (OSError, http.client.HTTPException) as error:
         raise UnavailableError(f"Docker at {url} does not answer: {error or type(error).__name__}") from error
+    if answer.status >= 300:
+        raise _refusal(answer.status, answer.content)
+    return json.loads(answer.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``headers`` by their names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def get(url: str, path: str, *, limit_s: float) -> Answer:
+    """GET, blocking, within ``limit_s`` however slowly the other side speaks.
+
+    Raises OSError (TimeoutError at the limit), http.client.HTTPException, SandboxUnavailableError for a url of another kind.
+    """
+    at, host, port = address_of(url)
+    connection = http.client.HTTPConnection(host, port, timeout=limit_s)
+    try:
+        if at is None:
+            connection.connect()
+        else:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(limit_s)
+            connection.sock.connect(at)
+        with _cut_off(connection.sock, limit_s):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, headers, answer.read())
     finally:
         connection.close()
-    if answer.status >= 300:
-        raise _refusal(answer.status, content)
-    return json.loads(content)
+
+
+@contextmanager
+def _cut_off(connected: socket.socket, limit_s: float) -> Iterator[None]:
+    """Whatever is read from ``connected`` inside ends after ``limit_s``. Raises TimeoutError then."""
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):  # it is closed already
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(limit_s, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        if late.is_set():
+            raise TimeoutError(f"no answer within {limit_s:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def address_of(url: str) -> tuple[str | None, str, int]:
+    """The path of a socket, else a host and a port. Raises SandboxUnavailableError."""
+    if url.startswith("unix://"):
+        return url.removeprefix("unix://") or DEFAULT_URL.removeprefix("unix://"), "docker", 0
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 2375
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("tcp", "http") or not parts.hostname:
+        raise SandboxUnavailableError(f"Docker address {url!r} is neither unix:///path nor tcp://host:port")
+    return None, parts.hostname, port
 
 
 class Attached:

@@ -41,6 +41,7 @@ __envhub_g=$__envhub_p __envhub_p=$BASHPID;
 (
   builtin printf '\0%s:S:%s:%s\0' "$__envhub_t" "$__envhub_n" "$BASHPID" >&251 || builtin exit 97;
   [[ $__envhub_g ]] && builtin kill -KILL "$__envhub_g";
+  [[ $__envhub_f ]] && builtin export LANG="${LANG-C.UTF-8}";
   __envhub_f=;
   __envhub_r=${__envhub_r:34};
   if [[ $__envhub_o ]]; then __envhub_r="\\builtin set -$__envhub_o; $__envhub_r";
@@ -61,7 +62,8 @@ __envhub_d=$?;
 __envhub_p=;
 builtin printf '\0%s:D:%s:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_d" "${PWD:0:1000}" >&251 || builtin exit 97
 """
-# Apart, so that a session that waits for its first command does not hold it parsed.
+# Apart, so that a session that waits for its first command does not hold it parsed; nor does it hold a locale, if it was not
+# started with one.
 # Descriptors: 250 requests, 251 markers, 252 the readers' pipe, 253 what commands write. Variables: l and c these texts, t token,
 # r request, n nonce, p the reader that forked this one, g the one before it, f set until a script has run here, o shell options
 # that would disturb this text, s status of the last script, d of a child or a read, k a probe for builtins that were replaced.

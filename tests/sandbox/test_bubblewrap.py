@@ -549,6 +549,15 @@ async def test_many_sandboxes_in_a_row_leave_nothing(
     assert groups_of(machine, owner) == []
 
 
+async def test_the_locale_comes_with_the_first_command_and_is_the_sessions_own(bubblewrap: BubblewrapDriver) -> None:
+    async with started(bubblewrap) as box:
+        assert await out(box, "s=äö; echo ${#s} $LANG; printenv LANG") == "2 C.UTF-8\nC.UTF-8\n"
+        assert await out(box, "unset LANG; echo x") == "x\n" and await out(box, "echo ${LANG-none}") == "none\n"
+    box = await bubblewrap.start(SandboxSpec(environment={"LANG": "C"}))
+    assert await out(box, "s=äö; echo ${#s} $LANG") == "4 C\n"
+    await box.close()
+
+
 async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(bubblewrap: BubblewrapDriver) -> None:
     def monitor_of(box: Sandbox) -> int:
         assert isinstance(box, BubblewrapSandbox)

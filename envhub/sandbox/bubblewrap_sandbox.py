@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,6 +16,7 @@ from envhub.core.clock import Clock
 from envhub.core.errors import EpisodeFailedError, SandboxLostError
 from envhub.core.sandbox import CommandResult, ProcessResult, Sandbox, SandboxSpec, View
 from envhub.sandbox.cgroups import Controllers
+from envhub.sandbox.loss import telling_whose_doing
 from envhub.sandbox.reaping import process
 from envhub.sandbox.shell import Shell
 from envhub.sandbox.spawner_link import READ_BYTES, SpawnerLink, readable, write_all
@@ -112,14 +112,14 @@ class BubblewrapSandbox:
 
     async def run(self, script: str, *, timeout_s: float, max_bytes: int) -> CommandResult:
         self.check()
-        async with self._telling_whose_doing():
+        async with telling_whose_doing(self._has_ended_itself):
             return await self._shell.run(script, timeout_s=timeout_s, max_bytes=max_bytes)
 
     async def exec(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", view: View = "session"
     ) -> ProcessResult:
         self.check()
-        async with self._telling_whose_doing():
+        async with telling_whose_doing(self._has_ended_itself):
             return await self._exec(argv, timeout_s, stdin, view)
 
     async def _exec(self, argv: Sequence[str], timeout_s: float, stdin: bytes, view: View) -> ProcessResult:
@@ -160,13 +160,13 @@ class BubblewrapSandbox:
     async def put(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         self.check()
         request = {"op": "put", "session": self.identity, "path": path, "mode": mode}
-        async with self._telling_whose_doing():
+        async with telling_whose_doing(self._has_ended_itself):
             await self._link.request(request, (file_with(data),))
 
     async def get(self, path: str, *, max_bytes: int) -> bytes:
         self.check()
         request = {"op": "get", "session": self.identity, "path": path, "max_bytes": max_bytes}
-        async with self._telling_whose_doing():
+        async with telling_whose_doing(self._has_ended_itself):
             _, data = await self._link.request(request)
         return data
 
@@ -184,18 +184,9 @@ class BubblewrapSandbox:
         if self._closing is not None:
             raise SandboxLostError("the sandbox is closed")
 
-    @asynccontextmanager
-    async def _telling_whose_doing(self) -> AsyncIterator[None]:
-        """While the spawner lives and nobody closes the sandbox, only the session itself can have ended its first process."""
-        try:
-            yield
-        except SandboxLostError as error:
-            if error.by_session or not await self._has_ended_itself():
-                raise
-            raise SandboxLostError(error.message, by_session=True) from error
-
     async def _has_ended_itself(self) -> bool:
-        """A process that dies closes its pipes a moment before it is gone."""
+        """While the spawner lives and nobody closes the sandbox, nobody else can have done it. A process that dies closes its pipes a
+        moment before it is gone."""
         for _ in range(20):
             if self._closing is not None or self._init is None or not self._link.alive:
                 return False

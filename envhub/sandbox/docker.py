@@ -13,6 +13,7 @@ import logging
 import os
 import shlex
 from collections.abc import Awaitable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from envhub.sandbox.docker_mounts import DISK, STAGE, VIEW
 from envhub.sandbox.docker_process import Command, Process
 from envhub.sandbox.docker_reach import Container, EngineReach, NativeReach, Reach, is_native
 from envhub.sandbox.image_build import REPOSITORY
+from envhub.sandbox.loss import telling_whose_doing
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.recipes import ENVIRONMENT
 from envhub.sandbox.shell import Shell
@@ -237,15 +239,37 @@ class DockerSandbox:
 
     async def run(self, script: str, *, timeout_s: float, max_bytes: int) -> CommandResult:
         shell, _ = self._alive()
-        return await shell.run(script, timeout_s=timeout_s, max_bytes=max_bytes)
+        async with telling_whose_doing(self._has_ended_itself):
+            return await shell.run(script, timeout_s=timeout_s, max_bytes=max_bytes)
 
     async def exec(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", view: View = "session"
     ) -> ProcessResult:
         self._alive()
-        if view == "judge":
-            return await self._judged(Command(argv, _JUDGE_ENVIRONMENT, stdin, prefix=("chroot", VIEW)), timeout_s)
-        return await self._visited(Command(argv, _ENVIRONMENT, stdin), timeout_s)
+        async with telling_whose_doing(self._has_ended_itself):
+            if view == "judge":
+                return await self._judged(Command(argv, _JUDGE_ENVIRONMENT, stdin, prefix=("chroot", VIEW)), timeout_s)
+            return await self._visited(Command(argv, _ENVIRONMENT, stdin), timeout_s)
+
+    async def _has_ended_itself(self) -> bool:
+        """The container has ended while the engine lives, and nobody asked the engine to end it."""
+        if self._closing is not None or self._container is None:
+            return False
+        try:
+            for _ in range(20):
+                found = await self._engine.call("GET", f"/containers/{self._container.id}/json")
+                if not found["State"]["Running"]:
+                    break
+                await self._driver.clock.sleep(0.05)
+            else:
+                return False
+            info = await self._engine.call("GET", "/info")
+            asked = {"container": [self._container.id], "event": ["kill", "stop", "destroy"]}
+            began, now = (datetime.fromisoformat(at) for at in (found["Created"], info["SystemTime"]))
+            return not await self._engine.events(began.timestamp(), now.timestamp(), asked)
+        except (EngineError, UnavailableError) as error:
+            log.info("who ended container %s is not known: %s", self._name, error.message)
+            return False
 
     async def _visited(self, command: Command, timeout_s: float) -> ProcessResult:
         _, container = self._alive()

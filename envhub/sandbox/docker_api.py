@@ -13,7 +13,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +67,13 @@ class Engine:
         async with self._answer(method, path, params, timeout_s, json=body) as answer:
             content = await answer.read()
         return json.loads(content) if content and answer.content_type == "application/json" else None
+
+    async def events(self, since_s: float, until_s: float, filters: Mapping[str, Sequence[str]]) -> list[Any]:
+        """What the engine says has happened between two moments of its clock. Raises EngineError, UnavailableError."""
+        params = {"since": f"{since_s:.9f}", "until": f"{until_s:.9f}", "filters": json.dumps(filters)}
+        async with self._answer("GET", "/events", params, _CALL_S) as answer:
+            content = await answer.read()
+        return [json.loads(line) for line in content.splitlines() if line]
 
     async def upload(
         self, path: str, content: AsyncIterator[bytes], *, timeout_s: float, params: Mapping[str, str]

@@ -209,6 +209,17 @@ async def a_fork_has_the_files_and_the_state_and_goes_its_own_way(driver: Sandbo
             await copy.close()
 
 
+async def a_session_that_ends_its_system_is_told_from_others(driver: SandboxDriver) -> None:
+    async with _started(driver) as box:
+        for script in (_END_OF_ALL, "echo"):
+            try:
+                await box.run(script, timeout_s=10, max_bytes=100)
+            except SandboxLostError as error:
+                assert error.by_session, error
+                continue
+            raise AssertionError("a sandbox without its first process must raise SandboxLostError")
+
+
 async def close_is_final_and_idempotent(driver: SandboxDriver) -> None:
     box = await driver.start(SandboxSpec())
     await _ok(box, "sleep 4005 & echo")
@@ -243,8 +254,12 @@ CHECKS: Sequence[Check] = (
     sandboxes_do_not_see_each_other,
     limits_are_enforced,
     a_fork_has_the_files_and_the_state_and_goes_its_own_way,
+    a_session_that_ends_its_system_is_told_from_others,
     close_is_final_and_idempotent,
 )
+
+_END_OF_ALL = "for p in /proc/[0-9]*/fd/252; do echo Q >$p; done 2>/dev/null; sleep 9"
+"""Tells the first process, in the words of its readers, that there is nothing left to do."""
 
 _COMMAND_LINES = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null"
 

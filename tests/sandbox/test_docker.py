@@ -234,10 +234,10 @@ async def test_lost_container_is_said_and_touches_no_other(docker: DockerDriver,
     other = await docker.start(SandboxSpec(limits=SMALL))
     assert box._container is not None
     await docker.engine.call("POST", f"/containers/{box._container.id}/kill")
-    with pytest.raises(SandboxLostError):
-        await box.run("echo", timeout_s=5, max_bytes=100)
-    with pytest.raises(SandboxLostError):
-        await box.exec(["true"], timeout_s=5)
+    for call in (box.run("echo", timeout_s=5, max_bytes=100), box.exec(["true"], timeout_s=5)):
+        with pytest.raises(SandboxLostError) as lost:
+            await call
+        assert not lost.value.by_session
     assert await out(other, "echo fine") == "fine"
     await box.close()
 

@@ -20,7 +20,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from envhub import __version__
@@ -31,7 +30,7 @@ from envhub.core.errors import EnvhubError
 from envhub.envs import registry
 from envhub.sandbox import images
 from envhub.sandbox.choose import choose
-from envhub.sandbox.docker_api import DEFAULT_URL
+from envhub.sandbox.docker_find import Look, looked_at, summary
 from envhub.worker.main import environment_settings
 
 _EXTRAS: Mapping[str, tuple[str, ...]] = {
@@ -62,13 +61,12 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def show(findings: list[Finding], console: Console) -> None:
-    table = Table(title=f"envhub {__version__}", title_justify="left")
-    for heading in ("check", "state", "found", "advice"):
-        table.add_column(heading)
+    """A line for each, however long."""
+    console.print(f"envhub {__version__}")
+    width = max(len(each.what) for each in findings)
     for each in findings:
-        state = Text(each.state, style=_COLOURS[each.state])
-        table.add_row(Text(each.what), state, Text(each.value), Text(each.advice))
-    console.print(table)
+        said = f" {each.what:{width}}  {each.value}" + (f"; {each.advice}" if each.advice else "")
+        console.print(Text.assemble((f"{each.state:7}", _COLOURS[each.state]), said), soft_wrap=True)
 
 
 def _machine() -> Iterator[Finding]:
@@ -105,9 +103,9 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
     """The driver that the OS environment would take, what it keeps to, and the userlands that are ready for it."""
     own: Mapping[str, Any] = environment_settings(settings, "os")
     root = Path(own["images"]) if "images" in own else None
-    url = str(own.get("docker_url", DEFAULT_URL))
+    driver, url = own.get("driver", "auto"), own.get("docker_url")
     try:
-        can = choose(own.get("driver", "auto"), clock=SystemClock(), image_root=root, docker_url=url).capabilities()
+        can = choose(driver, clock=SystemClock(), image_root=root, docker_url=url).capabilities()
     except EnvhubError as error:
         yield Finding("sandbox", "missing", "none that is safe", error.message)
     else:
@@ -146,17 +144,23 @@ def _services(settings: Settings) -> Iterator[Finding]:
         up = _answers(parts.hostname or "127.0.0.1", parts.port or 3306)
         yield Finding("MySQL server", "ok" if up else "bad", where, "" if up else "it does not accept connections")
     yield _sparql(settings.environment_settings.get("kg", {}).get("endpoint"))
-    docker = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if docker.startswith("unix://"):
-        path = docker.removeprefix("unix://")
-        if not os.path.exists(path):
-            yield Finding("Docker", "missing", f"no socket at {path}", "only needed for task images")
-        elif not os.access(path, os.W_OK):
-            yield Finding("Docker", "warn", f"{path} may not be opened", "add this user to the group docker")
-        else:
-            yield Finding("Docker", "ok", path)
-    else:
-        yield Finding("Docker", "ok", f"{docker}, not tried")
+    yield from _docker(environment_settings(settings, "os"))
+
+
+def _docker(own: Mapping[str, Any]) -> Iterator[Finding]:
+    """Every place where an engine was looked for and something was found, up to the first that answers."""
+    looks = list(looked_at(own.get("docker_url"), os.environ))
+    needed = own.get("driver") == "docker" and looks[-1].state != "ok"
+    absent: list[Look] = []
+    for each in looks:
+        if each.state == "absent" and not each.place.named:
+            absent.append(each)
+            continue
+        state: State = "ok" if each.state == "ok" else "bad" if needed else "warn"
+        value = f"{each.found} at {each.place.url}" if each.state == "ok" else f"{each.place.url}: {each.found}"
+        yield Finding("Docker", state, f"{value} ({each.place.named_by})", each.advice)
+    if len(absent) == len(looks):
+        yield Finding("Docker", "bad" if needed else "missing", summary(absent))
 
 
 def _sparql(url: str | None) -> Finding:

@@ -16,6 +16,7 @@ from envhub.config import Settings
 from envhub.controller import main as controller_main
 from envhub.controller.archive import StoreArchive
 from envhub.core.clock import Clock, SystemClock
+from envhub.stopping import stop_signals
 from envhub.worker.main import make_environments
 
 log = logging.getLogger(__name__)
@@ -26,13 +27,19 @@ _RESTART_AFTER_S = 1.0
 
 async def run(settings: Settings, *, n_workers: int, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT. ``n_workers`` 0 plays the episodes in this process."""
+    with stop_signals(patience_s=_STOP_LIMIT_S) as stopped:
+        await _serve(settings, n_workers, environ, stopped)
+
+
+async def _serve(settings: Settings, n_workers: int, environ: Mapping[str, str], stopped: asyncio.Event) -> None:
     clock = SystemClock()
     archive = StoreArchive(settings.store_url, clock=clock)
     if n_workers == 0:
         environments = make_environments(settings)
         async with embedded.served_hub(environments, settings=settings, clock=clock, archive=archive) as hub:
             log.info("the hub is up at %s with %s", hub.url, ", ".join(environments))
-            await controller_main.until_stopped(hub.controller.workers.shut_down)
+            await stopped.wait()
+            hub.controller.workers.shut_down()
         return
     app, service = controller_main.build(settings, clock=clock, archive=archive)
     bound = controller_main.listen(settings.host, settings.port)
@@ -41,7 +48,8 @@ async def run(settings: Settings, *, n_workers: int, environ: Mapping[str, str])
             asyncio.create_task(_keep_worker(url, settings, environ, clock), name="worker") for _ in range(n_workers)
         ]
         log.info("the hub is up at %s with %d workers", url, n_workers)
-        await controller_main.until_stopped(service.workers.shut_down)
+        await stopped.wait()
+        service.workers.shut_down()
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)

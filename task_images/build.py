@@ -27,6 +27,7 @@ REPORT = OUT / "images.json"
 PYTHON_IMAGE = "python:3.11-slim"
 USERLANDS = ("default", "packages", "ubuntu")
 EXTRAS = "db,os,kg,webshop"
+INIT = "dumb-init==1.2.5.post1"
 IMAGES: Mapping[str, str] = {
     "controller": "envhub/controller",
     "db": "envhub/worker-db",
@@ -135,7 +136,7 @@ def make_wheels() -> None:
     machine = platform.machine()
     target = [f"--platform=manylinux{generation}_{machine}" for generation in ("_2_28", "2014")]
     target += ["--python-version=3.11", "--implementation=cp", "--only-binary=:all:"]
-    run(*pip, "download", *target, "--dest", str(WHEELS), f"{wheel}[{EXTRAS}]")
+    run(*pip, "download", *target, "--dest", str(WHEELS), f"{wheel}[{EXTRAS}]", INIT)
 
 
 def wheel_hashes() -> Iterator[str]:

@@ -162,7 +162,7 @@ def test_taken_address_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: " in capsys.readouterr().err
 
 
-def test_doctor_shows_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_shows_every_environment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert run("doctor") == 0
     assert "environment calculator" in capsys.readouterr().out

@@ -55,6 +55,15 @@ def test_a_key_can_come_from_a_file(tmp_path: Path) -> None:
     assert settings.environment_settings == {"db": {"url": "s3cret"}}
 
 
+def test_the_password_of_the_database_can_come_from_a_file_as_keys_do(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n")
+    settings = read({"ENVHUB_DB_URL": "mysql://root@db", "ENVHUB_DB_PASSWORD_FILE": str(secret)})
+    assert settings.environment_settings == {"db": {"url": "mysql://root@db", "password": "s3cret"}}
+    with pytest.raises(ConfigError, match="ENVHUB_DB_PASSWORD_FILE: cannot read /nowhere"):
+        read({"ENVHUB_DB_PASSWORD_FILE": "/nowhere"})
+
+
 def test_numbers_and_lists_are_read_from_text() -> None:
     settings = read(
         {"ENVHUB_MAX_STEP_S": "2.5", "ENVHUB_CONTROLLERS": "http://a:1, http://b:2,", "ENVHUB_ENVIRONMENTS": "db"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from envhub.controller.archive import StoreArchive
 from envhub.controller.auth import is_loopback
 from envhub.core.clock import Clock, SystemClock
 from envhub.core.errors import MissingExtraError
+from envhub.stopping import stop_signals
 from envhub.worker.main import new_worker_id
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,18 @@ async def serve(
     settings: Settings, placements: dict[str, RayPlacement], *, cluster: Cluster, host: str, clock: Clock
 ) -> None:
     """The hub with a fleet per environment; ``host`` is what the workers dial. Raises PlacementError."""
+    with stop_signals(patience_s=settings.drain_s) as stopped:
+        await _serve(settings, placements, cluster, host, clock, stopped)
+
+
+async def _serve(
+    settings: Settings,
+    placements: dict[str, RayPlacement],
+    cluster: Cluster,
+    host: str,
+    clock: Clock,
+    stopped: asyncio.Event,
+) -> None:
     archive = StoreArchive(settings.store_url, clock=clock)
     app, service = controller_main.build(settings, clock=clock, archive=archive)
     bound = controller_main.listen(settings.host, settings.port)
@@ -74,7 +87,8 @@ async def serve(
         ]
         log.info("the hub is up at %s; the cluster's workers dial %s", url, address)
         try:
-            await _until_stopped_or_failed(fleets, service.workers.shut_down)
+            await _until_stopped_or_failed(fleets, stopped)
+            service.workers.shut_down()
         finally:
             await asyncio.gather(*(fleet.close() for fleet in fleets))
 
@@ -101,16 +115,16 @@ def plan_of(name: str, placement: RayPlacement, settings: Settings, address: str
     return Plan(name, order, limits, times.place_within_s)
 
 
-async def _until_stopped_or_failed(fleets: Sequence[Fleet], on_stop: Callable[[], None]) -> None:
+async def _until_stopped_or_failed(fleets: Sequence[Fleet], stopped: asyncio.Event) -> None:
     """Keep the fleets until a signal. Raises PlacementError."""
-    stopped = asyncio.create_task(controller_main.until_stopped(on_stop), name="until-stopped")
+    told = asyncio.create_task(stopped.wait(), name="until-stopped")
     running = [asyncio.create_task(fleet.run(), name="fleet") for fleet in fleets]
     try:
-        await asyncio.wait({stopped, *running}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({told, *running}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (stopped, *running):
+        for task in (told, *running):
             task.cancel()
-        outcomes = await asyncio.gather(stopped, *running, return_exceptions=True)
+        outcomes = await asyncio.gather(told, *running, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome

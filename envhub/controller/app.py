@@ -5,6 +5,7 @@ Invariant: every answer is JSON in the documented shape, every error the one env
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ from envhub.controller.metrics import CALLS, Metrics
 from envhub.controller.openapi import complete, documented
 from envhub.controller.service import Answered, ControllerService
 from envhub.core.clock import Clock
-from envhub.core.errors import EnvhubError, InternalError, InvalidRequestError, RequestError
+from envhub.core.errors import EnvhubError, InternalError, InvalidRequestError, RequestError, ShuttingDownError
 from envhub.link.frames import LINK_PATH, LINKED, NOT_LINKED
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ class HubApp:
         self.metrics = Metrics(service.workers, lambda: service.n_unstored)
         service.count_outcomes(self.metrics.finished)
         self._link = LinkEndpoint(service.workers, keys)
+        self._reading: set[asyncio.Task[Any]] = set()
+        self._closing = False
+        service.workers.on_shut_down(self._stop_reading)
         self.api = _api(service, self.metrics, lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +94,7 @@ class HubApp:
     async def _fast(self, call: str, session_id: str, receive: Receive, send: Send) -> None:
         started = self._clock.now()
         try:
-            body = await read_body(receive)
+            body = await self._body(receive)
             async with ClientWatch(receive):
                 answer = await self._run(call, session_id, body)
         except ClientGoneError:
@@ -109,6 +113,25 @@ class HubApp:
             self.metrics.error(wire.error_from_body(answer.status, answer.body).code)
         self.metrics.observe(call, self._clock.now() - started)
         await send_answer(send, answer.status, answer.body, _headers(answer))
+
+    async def _body(self, receive: Receive) -> bytes:
+        """The whole body. Raises BodyTooLargeError, ClientGoneError, and ShuttingDownError for one that is still arriving then."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading.add(task)
+        try:
+            return await read_body(receive)
+        except asyncio.CancelledError:
+            if self._closing and task.uncancel() == 0:
+                raise ShuttingDownError("the controller is shutting down") from None
+            raise
+        finally:
+            self._reading.discard(task)
+
+    def _stop_reading(self) -> None:
+        self._closing = True
+        for task in self._reading:
+            task.cancel()
 
     def _run(self, call: str, session_id: str, body: bytes) -> Awaitable[Answered]:
         if call == "start":

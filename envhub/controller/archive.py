@@ -16,6 +16,8 @@ from envhub.wire import EpisodeRecord
 
 log = logging.getLogger(__name__)
 
+_CLOSE_S = 8.0
+
 
 class MemoryArchive:
     """The last ``most`` episodes, in this process only."""
@@ -75,7 +77,12 @@ class StoreArchive:
         return self._writer.stats.pending if self._writer is not None else 0
 
     async def close(self) -> None:
+        """What is not stored within a few seconds stays with its worker."""
         if self._writer is not None:
-            await self._writer.close()
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._writer.close()
+            except TimeoutError:
+                log.warning("the store does not answer; %d episodes stay with their workers", self.n_pending)
         self._readers.shutdown(wait=False)
         self._store.close()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
@@ -21,6 +20,7 @@ from envhub.controller.auth import Keys, check_exposure
 from envhub.controller.service import Archive, ControllerService
 from envhub.core.clock import Clock, SystemClock
 from envhub.link.frames import MAX_MESSAGE_BYTES
+from envhub.stopping import stop_signals
 from envhub.transport import AsgiApp
 
 log = logging.getLogger(__name__)
@@ -116,27 +116,14 @@ async def serving(app: AsgiApp, bound: socket.socket) -> AsyncIterator[str]:
         await task
 
 
-async def until_stopped(on_stop: Callable[[], None]) -> None:
-    """Return at the first SIGTERM or SIGINT, calling ``on_stop`` at once; further signals change nothing."""
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        if not stopped.is_set():
-            on_stop()
-        stopped.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    await stopped.wait()
-
-
 async def run(settings: Settings) -> None:
     """The controller program."""
-    clock = SystemClock()
-    archive = StoreArchive(settings.store_url, clock=clock)
-    app, service = build(settings, clock=clock, archive=archive)
-    bound = listen(settings.host, settings.port)
-    async with running(service), serving(app, bound) as url:
-        log.info("the hub listens on %s", url)
-        await until_stopped(service.workers.shut_down)
+    with stop_signals() as stopped:
+        clock = SystemClock()
+        archive = StoreArchive(settings.store_url, clock=clock)
+        app, service = build(settings, clock=clock, archive=archive)
+        bound = listen(settings.host, settings.port)
+        async with running(service), serving(app, bound) as url:
+            log.info("the hub listens on %s", url)
+            await stopped.wait()
+            service.workers.shut_down()

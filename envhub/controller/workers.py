@@ -195,6 +195,7 @@ class Workers:
         self._arrivals = asyncio.Event()
         self._ticked_at = self._started_at = clock.now()
         self._closing = False
+        self._on_shut_down: list[Callable[[], None]] = []
         self.instance = secrets.token_hex(8)
 
     # --- looking around ---------------------------------------------------------------------------------------------
@@ -451,9 +452,15 @@ class Workers:
         if worker is not None:
             self._give_up(worker, reason)
 
+    def on_shut_down(self, call: Callable[[], None]) -> None:
+        """Have ``call`` answer those who wait elsewhere."""
+        self._on_shut_down.append(call)
+
     def shut_down(self) -> None:
         """Answer everyone who waits."""
         self._closing = True
+        for call in self._on_shut_down:
+            call()
         error = ShuttingDownError("the controller is shutting down")
         for line in self._lines.values():
             for ticket in line.tickets():

@@ -19,6 +19,7 @@ from envhub.core.protocols import Environment
 from envhub.core.types import TaskRef
 from envhub.embedded import embedded_hub
 from envhub.envs.webshop.env import NAME, WebShopEnvironment
+from envhub.stopping import stop_signals
 from envhub.webshop_site.app import Pages
 from envhub.webshop_site.guard import Guard
 from envhub.webshop_site.sessions import Sessions
@@ -64,10 +65,11 @@ async def run(
     """Serve until SIGTERM or SIGINT. Raises TypeError for an environment that is no shop."""
     if not isinstance(environment, WebShopEnvironment):
         raise TypeError(f"{environment.info().name} has no shop to show")
-    async with served_site(environment, settings, offer=offer) as url:
-        say(f"The shop is open at {url}/")
-        say(f"Its sessions are those of the hub at {settings.hub or url}")
-        await controller_main.until_stopped(_nothing)
+    with stop_signals() as stopped:
+        async with served_site(environment, settings, offer=offer) as url:
+            say(f"The shop is open at {url}/")
+            say(f"Its sessions are those of the hub at {settings.hub or url}")
+            await stopped.wait()
 
 
 @asynccontextmanager
@@ -106,7 +108,3 @@ def _first_task(environment: WebShopEnvironment, offer: Offer) -> TaskRef:
     if not 0 <= offer.task < info.splits[split]:
         raise ConfigError(f"there is no task {offer.task} in {split}; valid: 0..{info.splits[split] - 1}")
     return TaskRef(NAME, split, offer.task)
-
-
-def _nothing() -> None:
-    pass

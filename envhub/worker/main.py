@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import secrets
-import signal
 import string
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from envhub.core.protocols import Environment
 from envhub.core.types import JSON
 from envhub.envs import registry
 from envhub.link.dial import Address, Dialer
+from envhub.stopping import stop_signals
 from envhub.worker.service import WorkerService
 from envhub.worker.table import TableSettings
 
@@ -94,6 +94,11 @@ async def running(service: WorkerService) -> AsyncIterator[None]:
 
 async def run(settings: Settings, *, parent: int | None = None) -> None:
     """The worker program; with ``parent`` it stops when it is no longer that process's child."""
+    with stop_signals(patience_s=settings.drain_s) as stopped:
+        await _serve(settings, parent, stopped)
+
+
+async def _serve(settings: Settings, parent: int | None, stopped: asyncio.Event) -> None:
     clock = SystemClock()
     service = build(make_environments(settings), settings, clock=clock)
     rng = random.Random(service.worker_id)
@@ -101,10 +106,6 @@ async def run(settings: Settings, *, parent: int | None = None) -> None:
     dialers = [Dialer(address, service, clock=clock, rng=rng) for address in addresses]
     links = [asyncio.create_task(dialer.run(), name="link") for dialer in dialers]
     log.info("worker %s serves %s", service.worker_id, ", ".join(service.table.environments))
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     orphanage = asyncio.create_task(_until_orphaned(parent, clock, stopped), name="orphanage")
     if settings.health_file is not None:
         links.append(asyncio.create_task(_show_health(Path(settings.health_file), dialers, clock), name="health"))

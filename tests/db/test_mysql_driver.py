@@ -1025,6 +1025,15 @@ async def test_a_password_shows_nowhere(caplog: pytest.LogCaptureFixture) -> Non
     await driver.close()
 
 
+def test_a_password_may_come_apart_from_the_url_and_shows_nowhere_either(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("p@ss/:%2F\n")
+    for url in ("mysql://root@db.example", "mysql://root:another@db.example"):
+        for given in ({"password": "p@ss/:%2F"}, {"password_file": secret}):
+            server = parse_url(url, **given)  # type: ignore[arg-type]
+            assert server.password == "p@ss/:%2F" and "p@ss" not in repr(server)
+
+
 @pytest.mark.parametrize(
     "url", ["postgres://x", "mysql://root@h/db", "mysql://root:s3cret@h:port", "mysql://root:s3cret@h?sockets=1", ""]
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,20 @@ from tests.require import lacking
 def engine() -> None:
     if (why := missing()) is not None:
         lacking("docker", why)
+
+
+@pytest.fixture
+def make(engine: None, tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
+    """Makes deployments of the profiles, files and settings that are asked for."""
+    made: list[Deployment] = []
+
+    def with_profiles(profiles: str, *files: str, **settings: str) -> Deployment:
+        made.append(Deployment(tmp_path, profiles=profiles, files=files, settings=settings))
+        return made[-1]
+
+    yield with_profiles
+    for each in made:
+        each.down()
 
 
 @pytest.fixture(scope="module")

@@ -58,9 +58,19 @@ def free_port() -> int:
 
 
 class Deployment:
-    """``profiles`` as in COMPOSE_PROFILES; ``files`` come after docker-compose.yml; ``folder`` takes the keys."""
+    """``profiles`` as in COMPOSE_PROFILES; ``files`` come after docker-compose.yml; ``folder`` takes the keys.
 
-    def __init__(self, folder: Path, *, profiles: str = "full", files: Sequence[str] = ()) -> None:
+    ``settings``: others of ``.env``.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        profiles: str = "full",
+        files: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.project = f"envhubtest{secrets.token_hex(4)}"
         self.port = free_port()
         self.secrets = folder / "secrets"
@@ -71,6 +81,7 @@ class Deployment:
             "HUB_SECRETS": str(self.secrets),
             "HUB_VERSION": version(),
             "HUB_MARIADB_IMAGE": MARIADB,
+            **(settings or {}),
         }
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("HUB_", "ENVHUB_", "COMPOSE_"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections import Counter
@@ -35,6 +36,17 @@ def image_label(image: str, label: str) -> str:
     return docker("image", "inspect", "--format", f'{{{{index .Config.Labels "{label}"}}}}', image).strip()
 
 
+def digest_of_userlands(image: str) -> str:
+    """As the os environment has it: of the only one, or of all together."""
+    made = docker("run", "--rm", "--entrypoint", "sh", image, "-c", "cat /opt/userlands/*-made/image.json")
+    digests = {each["name"]: each["digest"] for each in map(json.loads, made.splitlines())}
+    for name, digest in digests.items():
+        assert digest == image_label(f"envhub/os-{name}", "envhub.digest")
+    if len(digests) == 1:
+        return str(digests["default"])
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
 async def n_workers(hub: Hub, environment: str) -> int:
     listed = await hub.request("GET", "/v1/workers")
     return sum(
@@ -64,10 +76,18 @@ def test_only_the_controllers_port_is_published_and_only_on_loopback(deployment:
     assert published == {("controller", "8800/tcp", "127.0.0.1")}
 
 
-def test_no_secret_can_be_read_out_of_docker_inspect(deployment: Deployment) -> None:
-    shown = json.dumps(deployment.containers())
+def test_no_secret_can_be_read_out_of_inspect_command_lines_variables_or_logs(deployment: Deployment) -> None:
+    containers = deployment.containers()
+    shown = {"inspect": json.dumps(containers), "config": deployment.compose("config")}
+    for each in containers:
+        shown[f"logs of {of_service(each)}"] = docker("logs", each["Id"], merged=True)
+        shown[f"command lines of {of_service(each)}"] = docker("top", each["Id"], "-eo", "pid,args")
+        if of_service(each) != "mariadb":  # the official image's start script gives its server the variable
+            variables = docker("exec", "--user", "0", each["Id"], "sh", "-c", "cat /proc/[0-9]*/environ; true")
+            assert "ENVHUB_WORKER_KEY_FILE" in variables
+            shown[f"variables of {of_service(each)}"] = variables
     for name in ("client_key", "worker_key", "db_password"):
-        assert deployment.key(name) not in shown, name
+        assert [where for where, text in shown.items() if deployment.key(name) in text] == [], name
 
 
 def test_containers_have_bounds_a_read_only_root_and_no_capability_they_do_not_need(deployment: Deployment) -> None:
@@ -109,8 +129,8 @@ async def test_results_carry_the_digest_of_the_image_they_were_measured_in(deplo
         for name in WORKERS:
             async with hub.session(name, None, 0) as session:
                 digest = session.identity.image_digest
-            if name == "os":  # of its userland, which is what an answer depends on
-                assert digest == image_label("envhub/os-default", "envhub.digest")
+            if name == "os":  # of its userlands, which are what an answer depends on
+                assert digest == digest_of_userlands(deployment.containers("os")[0]["Image"])
             else:
                 assert digest == labels[name]["envhub.digest"]
 

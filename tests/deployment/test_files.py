@@ -48,7 +48,9 @@ def test_every_service_has_a_fixed_version_and_no_key_in_its_variables(name: str
     service = SERVICES[name]
     image = re.sub(r"\$\{HUB_\w+:-([^}]*)\}", r"\1", service["image"])
     assert re.fullmatch(r"[a-z/-]+:\d[\w.]*", image), image
-    assert not [variable for variable in service["environment"] if re.search("KEY$|PASSWORD$|URL$", variable)]
+    for variable, value in service["environment"].items():
+        assert not re.search("KEY$|PASSWORD$|TOKEN$", variable), variable
+        assert not re.search("://[^/@]*:[^/@]*@", str(value)), variable
 
 
 def test_the_version_that_compose_runs_is_this_one() -> None:
@@ -60,6 +62,16 @@ def test_nothing_but_the_controllers_port_on_loopback_is_published() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {"controller": ["127.0.0.1:${HUB_PORT:-8800}:8800"]}
     assert all(COMPOSE["networks"][name].get("internal") for name in ("hub", "database"))
+
+
+def test_every_key_comes_by_a_file_that_is_given_to_whoever_needs_it_alone() -> None:
+    given = {name: set(service["secrets"]) for name, service in SERVICES.items()}
+    assert given.pop("controller") == {"client_key", "worker_key"}
+    assert given.pop("mariadb") == {"db_password"} and given.pop("db") == {"worker_key", "db_password"}
+    assert all(keys == {"worker_key"} for keys in given.values())
+    for name, service in SERVICES.items():
+        files = {value for variable, value in service["environment"].items() if variable.endswith("_FILE")}
+        assert files == {f"/run/secrets/{key}" for key in service["secrets"]}, name
 
 
 def test_workers_wait_for_a_healthy_controller_and_the_db_worker_for_a_healthy_server_b064() -> None:
@@ -123,6 +135,16 @@ def test_the_base_is_not_root_and_its_python_can_be_pinned() -> None:
     assert text.rstrip().endswith("USER 10001:10001") and "ARG PYTHON_IMAGE=python:3.11-slim\n" in text
 
 
+def test_every_container_has_an_init_so_that_no_signal_is_lost_while_a_program_starts_b032() -> None:
+    base = (IMAGES / "base" / "Dockerfile").read_text("utf-8")
+    # to the program alone: a worker ends its own processes, after it has drained
+    assert 'ENTRYPOINT ["/opt/envhub/bin/dumb-init", "--single-child", "--"]\n' in base
+    for name in OURS:
+        assert "ENTRYPOINT" not in (IMAGES / name / "Dockerfile").read_text("utf-8")
+    assert [name for name, service in SERVICES.items() if service.get("init")] == ["mariadb"]
+    assert not [name for name, service in SERVICES.items() if "entrypoint" in service]
+
+
 def test_the_build_context_holds_nothing_but_wheels() -> None:
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["*", "!dist/images/wheels"]
@@ -134,9 +156,9 @@ def test_keys_are_drawn_once_and_kept_from_other_users(tmp_path: Path) -> None:
     environ = {"PATH": "/usr/bin:/bin", "HUB_SECRETS": str(secrets)}
     subprocess.run(command, env=environ, check=True)
     drawn = {file.name: file.read_text() for file in secrets.iterdir()}
-    assert drawn.keys() == {"client_key", "worker_key", "db_password", "db_url"}
-    assert all(re.fullmatch("[0-9a-f]{64}", drawn[name]) for name in ("client_key", "worker_key", "db_password"))
-    assert len(set(drawn.values())) == 4 and drawn["db_url"] == f"mysql://root:{drawn['db_password']}@mariadb:3306"
+    assert drawn.keys() == {"client_key", "worker_key", "db_password"}
+    assert all(re.fullmatch("[0-9a-f]{64}", key) for key in drawn.values())
+    assert len(set(drawn.values())) == 3
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
     subprocess.run(command, env=environ, check=True)
     again = {file.name: file.read_text() for file in secrets.iterdir()}

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,19 +27,6 @@ GRACE_S = 30
 LOOK = Message.assistant(None, ToolCall("1", "execute_sql", '{"query": "SHOW TABLES"}'))
 
 Make = Callable[..., Deployment]
-
-
-@pytest.fixture
-def make(engine: None, tmp_path: Path) -> Iterator[Make]:
-    made: list[Deployment] = []
-
-    def with_profiles(profiles: str, *files: str) -> Deployment:
-        made.append(Deployment(tmp_path, profiles=profiles, files=files))
-        return made[-1]
-
-    yield with_profiles
-    for each in made:
-        each.down()
 
 
 @pytest.mark.parametrize("number", range(N_COLD_STARTS))

@@ -85,6 +85,8 @@ class ProbeEpisode:
             await asyncio.sleep(float(argument))
         elif command == "block":
             time.sleep(float(argument))  # noqa: ASYNC251  # what an environment must not do
+        elif command == "thread":
+            await asyncio.to_thread(time.sleep, float(argument))
         elif command == "swallow":
             await _swallow(float(argument))
         elif command == "raise":

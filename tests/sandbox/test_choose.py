@@ -38,6 +38,7 @@ def test_bubblewrap_comes_first_and_what_it_enforces_is_logged(
 
 def test_docker_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "probe", refuse)
+    monkeypatch.setattr(choose, "find", lambda url, _: url)
     monkeypatch.setattr(DockerDriver, "capabilities", lambda _: DOCKER)
     assert isinstance(chosen("auto", tmp_path), DockerDriver)
 

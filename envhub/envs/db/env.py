@@ -163,11 +163,12 @@ class DBEnvironment:
 def create(settings: Mapping[str, JSON]) -> DBEnvironment:
     """Composition root of the environment.
 
-    Settings: ``driver`` (sqlite, mysql), ``url`` and ``password_file`` of the mysql server, ``datasets`` (root of shipped
-    data), ``official`` (folder with AgentBench's standard.jsonl and dev.jsonl: splits agentbench-std, agentbench-dev),
+    Settings: ``driver`` (sqlite, mysql), ``url`` of the mysql server, ``password`` or ``password_file`` unless the url has
+    it, ``datasets`` (root of shipped data), ``official`` (folder with AgentBench's standard.jsonl and dev.jsonl: splits
+    agentbench-std, agentbench-dev),
     ``folders`` (BIRD- or Spider-style sets: ``name=databases:questions.json``, comma-separated). Raises InvalidRequestError.
     """
-    known = ("driver", "url", "password_file", "datasets", "official", "folders")
+    known = ("driver", "url", "password", "password_file", "datasets", "official", "folders")
     for key in settings:
         if key not in known:
             raise InvalidRequestError(f"environment db has no setting {key!r}; valid: {', '.join(known)}")
@@ -205,7 +206,11 @@ def _driver(settings: Mapping[str, JSON]) -> DatabaseDriver:
     except ModuleNotFoundError as error:
         raise missing_extra("the mysql driver of db", "db", error) from error
 
-    return MysqlDriver(settings["url"], owner=secrets.token_hex(4), password_file=settings.get("password_file"))
+    if "password" in settings and "password_file" in settings:
+        raise InvalidRequestError("give db one of the settings 'password' and 'password_file'")
+    password = str(settings["password"]) if "password" in settings else None
+    file = settings.get("password_file")
+    return MysqlDriver(settings["url"], owner=secrets.token_hex(4), password=password, password_file=file)
 
 
 def _folders(text: str) -> dict[str, tuple[Path, Path]]:

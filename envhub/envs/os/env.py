@@ -40,7 +40,6 @@ from envhub.envs.os.tasks import OSTask, TaskSet, load_split
 from envhub.envs.os.verdict import Verdict
 from envhub.envs.toolkit import End, ToolEpisode, TurnLimits, tool
 from envhub.sandbox.choose import DriverName, choose
-from envhub.sandbox.docker_api import DEFAULT_URL
 from envhub.sandbox.pool import WarmPool
 
 log = logging.getLogger(__name__)
@@ -397,7 +396,7 @@ def _driver(settings: Mapping[str, JSON]) -> SandboxDriver:
     if name not in get_args(DriverName):
         raise InvalidRequestError(f"setting 'driver' of os must be {', '.join(get_args(DriverName))}, not {name!r}")
     images = Path(settings["images"]) if "images" in settings else None
-    url = str(settings.get("docker_url", DEFAULT_URL))
+    url = settings.get("docker_url")
     return choose(cast(DriverName, name), clock=SystemClock(), image_root=images, docker_url=url)
 
 

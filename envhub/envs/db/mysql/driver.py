@@ -58,13 +58,14 @@ class MysqlDriver:
         url: str,
         *,
         owner: str,
+        password: str | None = None,
         password_file: str | Path | None = None,
         pool_min: int = 4,
         pool_max: int = 32,
         lease_s: float = 60.0,
         clock: Clock | None = None,
     ) -> None:
-        self._server = parse_url(url, password_file=password_file)
+        self._server = parse_url(url, password=password, password_file=password_file)
         self._owner = owner
         self._incarnation = incarnation_of(owner)
         self._lease_s = lease_s

@@ -30,8 +30,11 @@ class Server:
         return self.socket or f"{self.host}:{self.port}"
 
 
-def parse_url(url: str, *, password_file: str | Path | None = None) -> Server:
-    """Raises InvalidRequestError, without repeating the url since it may hold a password."""
+def parse_url(url: str, *, password: str | None = None, password_file: str | Path | None = None) -> Server:
+    """``password``, or the text of ``password_file``, takes the place of the url's.
+
+    Raises InvalidRequestError, without repeating the url since it may hold a password.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port or 3306
@@ -51,7 +54,7 @@ def parse_url(url: str, *, password_file: str | Path | None = None) -> Server:
         host=parts.hostname or "127.0.0.1",
         port=port,
         user=unquote(parts.username or "root"),
-        password=unquote(parts.password or ""),
+        password=unquote(parts.password or "") if password is None else password,
         socket=parameters.get("socket"),
         ssl_ca=parameters.get("ssl_ca"),
     )

@@ -2,8 +2,8 @@
 
 Episodes of two environments (30 steps and 5 steps of 1.5 s, heavy-tailed) feed a trainer in three ways on the same number of
 GPUs: synchronous (all GPUs play a batch, then all train it), batch-level asynchronous (half play whole batches while the other
-half trains the one before), and the trajectory queue of ``trainer_adapter.queue``. The bound is the slower of what the playing
-half and the training half could do if they never waited.
+half trains the one before), and the trajectory queue of ``trainer_adapter.queue``. The bound is what the slower of the playing
+and the training half would need for the episodes that were trained if it never waited.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from trainer_adapter.tokens import Completion, FinishReason, TokenTrack, Traject
 
 GROUP_SIZE, BATCH_GROUPS = 8, 256
 """As published for 14B: 256 tasks of 8 episodes in a batch."""
+PAPER_GPUS = (16, 32, 64)
+SHAPES = (*((n_gpus, 4) for n_gpus in PAPER_GPUS), (128, 4), (128, 8))
+"""GPUs, half of which are engines, and the staleness that is allowed: more engines make versions faster than long episodes end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,12 @@ class Shape:
 
 @dataclass(slots=True)
 class Outcome:
-    """``trained``: episodes per second; ``idle``: share of the time that the trainer's GPUs wait for episodes."""
+    """``trained``: episodes per second; ``idle``: share of the time that the trainer's GPUs wait for episodes; ``bound``: episodes per
+    second that could be trained at most."""
 
     trained: float
     idle: float
+    bound: float = 0.0
     staleness: Counter[int] = field(default_factory=Counter)
     batches: list[int] = field(default_factory=list)
     dropped: int = 0
@@ -147,7 +152,7 @@ class Asynchronous:
     def run(self, n_batches: int) -> Outcome:
         outcome = Outcome(0.0, 0.0)
         training: tuple[float, Batch] | None = None
-        busy = warm_at = 0.0
+        busy = warm_at = play_s = 0.0
         n_trained = n_warm = 0
         warm_up = n_batches // 5
         while len(outcome.batches) < n_batches:
@@ -155,7 +160,8 @@ class Asynchronous:
             if training is None and (batch := self.queue.drain()) is not None:
                 seconds = self.world.train_s([group.task for group in batch.groups], self.half)
                 training = self.now + seconds, batch
-                busy += seconds if len(outcome.batches) >= warm_up else 0.0
+                if len(outcome.batches) >= warm_up:
+                    busy += seconds
             ends = self.playing[0][0] + self.paused if self.playing else math.inf
             if training is not None and training[0] <= ends:
                 self.now, batch = training
@@ -166,6 +172,12 @@ class Asynchronous:
                     outcome.staleness[staleness] += 1
                 if len(outcome.batches) == warm_up:
                     warm_at, n_warm = self.now, n_trained
+                elif len(outcome.batches) > warm_up:
+                    play_s += sum(
+                        self.world.seconds(group.task, each.member)
+                        for group in batch.groups
+                        for each in group.trajectories
+                    )
                 self.queue.advance(self.queue.version + 1)
                 self.paused += self.world.shape.sync_s
             else:
@@ -174,6 +186,7 @@ class Asynchronous:
         assert account.balanced, account
         elapsed = self.now - warm_at
         outcome.trained, outcome.idle = (n_trained - n_warm) / elapsed, max(0.0, 1 - busy / elapsed)
+        outcome.bound = (n_trained - n_warm) / max(busy, play_s / (self.half * self.world.shape.per_engine))
         outcome.dropped = sum(account.dropped.values())
         return outcome
 
@@ -198,16 +211,6 @@ class Asynchronous:
         )
 
 
-def bound(world: World) -> float:
-    """Episodes per second of the slower half if it never waited; measured on the world's own episodes."""
-    shape = world.shape
-    half = shape.n_gpus // 2
-    tasks = [task for _, task in zip(range(400), world.tasks(), strict=False)]
-    seconds = statistics.fmean(world.seconds(task, member) for task in tasks for member in range(GROUP_SIZE))
-    steps = statistics.fmean(world.steps(task) for task in tasks)
-    return min(half * shape.per_engine / seconds, half / (steps * shape.train_s))
-
-
 def measure(shape: Shape, *, n_batches: int, max_staleness: int, seed: int) -> dict[str, Any]:
     world = World(shape, seed)
     settings = QueueSettings(
@@ -221,14 +224,15 @@ def measure(shape: Shape, *, n_batches: int, max_staleness: int, seed: int) -> d
         batch_level(world, n_batches),
         Asynchronous(world, settings).run(n_batches),
     )
-    limit = bound(world)
     return {
         "n_gpus": shape.n_gpus,
+        "n_engines": shape.n_gpus // 2,
+        "max_staleness": max_staleness,
         "episodes_per_s": {
             "synchronous": round(sync.trained, 3),
             "batch_level": round(stock.trained, 3),
             "queue": round(ours.trained, 3),
-            "bound": round(limit, 3),
+            "bound": round(ours.bound, 3),
         },
         "trainer_idle": {
             "synchronous": round(sync.idle, 3),
@@ -237,7 +241,7 @@ def measure(shape: Shape, *, n_batches: int, max_staleness: int, seed: int) -> d
         },
         "speedup_over_sync": ours.trained / sync.trained,
         "speedup_over_batch_level": ours.trained / stock.trained,
-        "share_of_bound": ours.trained / limit,
+        "share_of_bound": ours.trained / ours.bound,
         "staleness": {str(lag): n for lag, n in sorted(ours.staleness.items())},
         "batch_groups": {"median": statistics.median(ours.batches), "max": max(ours.batches)},
         "dropped_trajectories": ours.dropped,
@@ -248,14 +252,17 @@ def main() -> int:
     args = arguments(__doc__ or "").parse_args()
     n_batches, seeds = (10, 1) if args.quick else (40, 3)
     rows = []
-    for n_gpus in (16, 32, 64):
+    for n_gpus, max_staleness in SHAPES:
         shape = Shape(n_gpus=n_gpus)
         for seed in range(seeds):
-            rows.append(measure(shape, n_batches=n_batches, max_staleness=4, seed=seed))
+            rows.append(measure(shape, n_batches=n_batches, max_staleness=max_staleness, seed=seed))
             print(rows[-1])
+    published = [row for row in rows if row["n_gpus"] in PAPER_GPUS]
     claims = {
-        "speedup_over_sync": Claim(statistics.median(row["speedup_over_sync"] for row in rows), 1.9, at_least=True),
-        "share_of_bound": Claim(statistics.median(row["share_of_bound"] for row in rows), 0.95, at_least=True),
+        "speedup_over_sync": Claim(
+            statistics.median(row["speedup_over_sync"] for row in published), 1.9, at_least=True
+        ),
+        "share_of_bound": Claim(min(row["share_of_bound"] for row in published), 0.95, at_least=True),
     }
     return finish("async_pipeline", args, claims, {"rows": rows})
 

@@ -76,6 +76,8 @@ class TaskNormalizer:
             square = keep * before[1] + (1 - keep) * (found.std**2 + found.mean**2)
             self._running[task] = mean, square
             std = max(0.0, square - mean * mean) ** 0.5
+            if std <= FLAT * square**0.5:
+                std = 0.0
         return (mean, 1.0 / std) if std > 0 else (mean, 0.0)
 
 

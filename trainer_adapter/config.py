@@ -6,12 +6,15 @@ them; nothing else of the adapter reads files or variables for its settings.
 
 from __future__ import annotations
 
+import math
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from trainer_adapter.advantage_modes import TaskNormalization
 from trainer_adapter.engines import EnginePlan
@@ -45,14 +48,19 @@ class TaskSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class ModelSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``path``: a Hugging Face folder or name. ``n_parameters`` serves the memory estimate alone."""
+    """``path``: a Hugging Face folder or name. ``n_parameters`` serves the memory estimate alone. ``template_options`` go to the chat
+    template (``enable_thinking``). ``trust_remote_code``: whether a model may bring Python code that is then run."""
 
     path: str
-    format: Literal["hermes", "llama3", "glm4", "plain"] = "hermes"
+    format: Literal["hermes", "llama3", "glm4", "glm45", "plain"] = "hermes"
     n_parameters: Annotated[float, Meta(gt=0)] = 14e9
+    template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    trust_remote_code: bool = False
 
 
 class RolloutSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``lease_s``: the hub ends a session that heard nothing for so long; longer than an engine may take for a turn."""
+
     group_size: Positive = 8
     temperature: Annotated[float, Meta(gt=0)] = 0.8
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
@@ -61,7 +69,7 @@ class RolloutSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     incomplete_penalty: float | None = -0.2
     on_rewrite: OnRewrite = OnRewrite.SPLIT
     max_live: Positive = 2048
-    lease_s: Annotated[float, Meta(gt=0)] = 600.0
+    lease_s: Annotated[float, Meta(gt=0)] = 900.0
 
 
 class QueueSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -91,7 +99,7 @@ class EnginesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     weights: tuple[Annotated[float, Meta(ge=0)], ...] = ()
     call_limit_s: Annotated[float, Meta(gt=0)] = 60.0
     send_limit_s: Annotated[float, Meta(gt=0)] = 1800.0
-    turn_limit_s: Annotated[float, Meta(gt=0)] = 1800.0
+    turn_limit_s: Annotated[float, Meta(gt=0)] = 600.0
 
 
 class CorrectionSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,6 +125,19 @@ class AlgorithmSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     correction: CorrectionSection = CorrectionSection()
 
 
+class WandbSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Weights & Biases. The key is read from ``key_file``, else from where wandb looks itself; ``offline`` needs none and writes below
+    ``folder``, for `wandb sync`."""
+
+    project: str
+    entity: str | None = None
+    group: str | None = None
+    name: str | None = None
+    key_file: str | None = None
+    offline: bool = False
+    folder: str = "."
+
+
 class TrainSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``n_gpus``: data-parallel ranks of the policy; ``steps_per_batch``: optimizer steps that a drained batch is cut into."""
 
@@ -130,15 +151,18 @@ class TrainSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     save_every: Positive = 50
     resume: bool = False
     tensorboard: str | None = None
+    wandb: WandbSection | None = None
 
 
 class EvaluateSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``every``: versions between evaluations; tasks ``n_tasks`` of each entry's split, ``n_samples`` times, on fresh engines."""
+    """``every``: versions between evaluations; tasks ``n_tasks`` of each entry's split, ``n_samples`` times, on fresh engines.
+    ``best``: the metric whose highest value so far gets a checkpoint of its own; ``none`` keeps none."""
 
     every: Positive = 25
     n_samples: Positive = 4
     n_tasks: Positive = 64
     temperature: Annotated[float, Meta(ge=0)] = 0.8
+    best: str = "pass1"
     tasks: tuple[TaskSection, ...] = ()
 
 
@@ -203,25 +227,121 @@ def load(path: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
     check(config)
-    return config
+    return _with_whole_paths(config)
 
 
 def check(config: Config) -> None:
     """Raises ConfigError for what the types cannot say."""
-    if not config.tasks:
-        raise ConfigError("there must be at least one [[tasks]]")
+    for name, number in _numbers(msgspec.to_builtins(config)):
+        if not math.isfinite(number):
+            raise ConfigError(f"{name} must be a finite number, not {number}")
     for name in ("engine_plan", "queue_settings", "rollout_settings"):
         try:
             getattr(config, name)
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    if config.evaluate is not None and not config.evaluate.tasks:
-        raise ConfigError("there must be at least one [[evaluate.tasks]]")
-    algorithm, rollout = config.algorithm, config.rollout
-    if algorithm.baseline in ("grpo", "grpo_no_std", "rloo") and rollout.group_size < 2:
-        raise ConfigError(f"baseline {algorithm.baseline} compares trajectories: rollout.group_size must be at least 2")
+    _check_url(config.hub.url)
+    _check_tasks("tasks", config.tasks)
+    if config.evaluate is not None:
+        _check_tasks("evaluate.tasks", config.evaluate.tasks)
+    _check_rollout(config)
+    _check_algorithm(config)
+
+
+def _with_whole_paths(config: Config) -> Config:
+    """Files are read by processes that may run elsewhere on the machine."""
+    hub, wandb = config.hub, config.train.wandb
+    if hub.key_file is not None:
+        hub = structs.replace(hub, key_file=_whole(hub.key_file))
+    if wandb is not None:
+        key_file = None if wandb.key_file is None else _whole(wandb.key_file)
+        wandb = structs.replace(wandb, key_file=key_file, folder=_whole(wandb.folder))
+    return structs.replace(config, hub=hub, train=structs.replace(config.train, wandb=wandb))
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def key_in(file: str, setting: str) -> str:
+    """The one line of a key file. Raises ConfigError, which never shows what the file holds."""
+    try:
+        lines = Path(file).read_text("utf-8").split()
+    except OSError as error:
+        raise ConfigError(f"{setting}: {error}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{setting}: {file} is not a text") from None
+    if len(lines) != 1:
+        raise ConfigError(f"{setting}: {file} must hold one key and nothing else, it holds {len(lines)} words")
+    return lines[0]
+
+
+def _numbers(values: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """Every floating-point number of the configuration with its place."""
+    if isinstance(values, float):
+        yield name, values
+    elif isinstance(values, dict):
+        for key, value in values.items():
+            yield from _numbers(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _numbers(value, name)
+
+
+def _check_url(url: str) -> None:
+    """Never shows one that holds a password."""
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        raise ConfigError("hub.url is not a URL such as http://127.0.0.1:8800") from None
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "hub.url must not hold a user or a password: a key belongs in the file that hub.key_file names"
+        )
+    if not is_valid:
+        raise ConfigError(f"hub.url must be a URL such as http://127.0.0.1:8800, not {url!r}")
+
+
+def _check_tasks(name: str, tasks: tuple[TaskSection, ...]) -> None:
+    if not tasks:
+        raise ConfigError(f"there must be at least one [[{name}]]")
+    seen: set[tuple[str, str]] = set()
+    for task in tasks:
+        if (task.environment, task.split) in seen:
+            raise ConfigError(
+                f"[[{name}]] names {task.environment}/{task.split} twice: give it one entry, with a weight"
+            )
+        seen.add((task.environment, task.split))
+
+
+def _check_rollout(config: Config) -> None:
+    rollout, engines = config.rollout, config.engines
     if rollout.turn_tokens > rollout.context_tokens:
         raise ConfigError("rollout.turn_tokens must not be larger than rollout.context_tokens")
+    if rollout.lease_s <= engines.turn_limit_s:
+        raise ConfigError(
+            f"rollout.lease_s {rollout.lease_s:g} must be longer than engines.turn_limit_s {engines.turn_limit_s:g}: the hub would "
+            "end sessions whose turn is still being sampled"
+        )
+
+
+def _check_algorithm(config: Config) -> None:
+    algorithm, rollout, queue = config.algorithm, config.rollout, config.queue
+    baseline = algorithm.baseline
+    if baseline != "gae" and rollout.group_size < 2:
+        raise ConfigError(f"baseline {baseline} compares trajectories: rollout.group_size must be at least 2")
+    if config.group_baseline is None:
+        if queue.on_failure is OnFailure.SURVIVORS:
+            raise ConfigError(
+                f"baseline {baseline} is OpenRLHF's own and wants whole groups: not queue.on_failure 'survivors'"
+            )
+        if rollout.on_rewrite is OnRewrite.SPLIT:
+            raise ConfigError(
+                f"baseline {baseline} wants one sequence a trajectory: set rollout.on_rewrite to 'refuse'"
+            )
+    if baseline == "gae" and queue.b_min != queue.b_max:
+        raise ConfigError("baseline gae trains a critic, whose batches are of one size: set queue.b_max to queue.b_min")
     correction = algorithm.correction
     if len(correction.threshold) not in (1, 2) or (len(correction.threshold) == 1) != (correction.gating != "ratio"):
         raise ConfigError("algorithm.correction.threshold takes a low and a high bound for ratio, one bound otherwise")

@@ -77,8 +77,14 @@ class Draw:
 
     def __call__(self, step: Step) -> int:
         text = f"{self._seed}\0{step.group}\0{step.member}\0{step.attempt}\0{step.turn}"
-        drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / _SCALE * self._bounds[-1]
-        return next(engine for engine, bound in enumerate(self._bounds) if drawn < bound)
+        return self._at(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / _SCALE)
+
+    def _at(self, share: float) -> int:
+        """The engine at a share in [0, 1] of all weight; 1 itself, which rounding may make, is the last engine that has some."""
+        drawn = share * self._bounds[-1]
+        return next(
+            (engine for engine, bound in enumerate(self._bounds) if drawn < bound), self._bounds.index(self._bounds[-1])
+        )
 
 
 @dataclass(slots=True)

@@ -40,6 +40,12 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     return found | _engine_mix(trajectories) | _seconds(trajectories)
 
 
+def queue_seconds(batch: Batch, now: float) -> dict[str, float]:
+    """How long its trajectories had been complete when it was taken, by the clock that they were played by."""
+    waited = [now - each.timing.ended_at for group in batch.groups for each in group.trajectories]
+    return {"latency/queue_s": fmean(waited), "latency/queue_max_s": max(waited)}
+
+
 def account_metrics(account: Account, *, n_ready: int, n_open: int) -> dict[str, float]:
     found: dict[str, float] = {
         "queue/ready_groups": n_ready,
@@ -51,25 +57,50 @@ def account_metrics(account: Account, *, n_ready: int, n_open: int) -> dict[str,
     return found | {f"queue/dropped_{reason}": n for reason, n in account.dropped.items()}
 
 
+def failure_metrics(failures: Mapping[tuple[str, str], int], rates: Mapping[str, float]) -> dict[str, float]:
+    """By ``failures_CODE/environment`` since the run began, and by environment the share of the last attempts that failed."""
+    found: dict[str, float] = {
+        f"failures_{code}/{environment}": n for (environment, code), n in sorted(failures.items())
+    }
+    return found | {f"failure_rate/{environment}": rate for environment, rate in rates.items()}
+
+
+def is_told(n: int) -> bool:
+    """Whether the n-th failure of a kind is worth a line in the log: the first, and each time there are twice as many."""
+    return n & (n - 1) == 0
+
+
 def pass_at_k(n: int, n_solved: int, k: int) -> float:
     """Chance that one of ``k`` of the ``n`` samples solves the task, without bias (arXiv 2107.03374, equation 1)."""
     return 1.0 - comb(n - n_solved, k) / comb(n, k)
 
 
+def evaluation_names(tasks: Sequence[tuple[str, str]]) -> list[str]:
+    """What each (environment, split) is called in metrics: by its environment, with the split where that is evaluated on several."""
+    n = Counter(environment for environment, _ in tasks)
+    return [environment if n[environment] == 1 else f"{environment}-{split}" for environment, split in tasks]
+
+
 def evaluation_metrics(played: Mapping[str, Sequence[Sequence[Trajectory]]]) -> dict[str, float]:
-    """``played``: by environment, for every task its samples. Failures are counted, never taken for a reward."""
+    """``played``: by name, for every task its samples. Failures are counted, never taken for a reward.
+
+    ``pass1`` alone is the mean over all names; it is left out when one of them has no result.
+    """
     found: dict[str, float] = {}
-    for environment, tasks in sorted(played.items()):
+    for name, tasks in sorted(played.items()):
         rewarded = [[each for each in samples if each.environment_return is not None] for samples in tasks]
         kept = [samples for samples in rewarded if samples]
-        n_failed = sum(len(samples) for samples in tasks) - sum(map(len, kept))
-        found[f"failures/{environment}"] = n_failed
+        n_played = sum(map(len, kept))
+        found[f"failures/{name}"] = sum(map(len, tasks)) - n_played
         if not kept:
             continue
-        found[f"reward/{environment}"] = fmean(each.environment_return or 0.0 for samples in kept for each in samples)
-        for k in _powers(min(map(len, kept))):
-            found[f"pass{k}/{environment}"] = fmean(pass_at_k(len(each), _n_solved(each), k) for each in kept)
-    return found
+        found[f"reward/{name}"] = fmean(each.environment_return or 0.0 for samples in kept for each in samples)
+        found[f"success/{name}"] = sum(map(_n_solved, kept)) / n_played
+        for k in _powers(max(map(len, tasks))):
+            if enough := [samples for samples in kept if len(samples) >= k]:
+                found[f"pass{k}/{name}"] = fmean(pass_at_k(len(each), _n_solved(each), k) for each in enough)
+    single = [found[f"pass1/{name}"] for name in played if f"pass1/{name}" in found]
+    return found | ({"pass1": fmean(single)} if single and len(single) == len(played) else {})
 
 
 def progress_line(step: int, n_steps: int, values: Mapping[str, float], *, seconds: float) -> str:

@@ -20,8 +20,8 @@ Play = Callable[[Ticket], Awaitable[Trajectory]]
 class Pipeline:
     """``async with Pipeline(...) as pipeline: batch = await pipeline.batch(); ...; pipeline.advance(version)``.
 
-    ``max_live`` trajectories are played at once. ``abort_hopeless`` cancels those that can no longer be trained; without it they
-    play on and are thrown away.
+    ``max_live`` trajectories are played at once. ``abort_hopeless`` cancels those that can no longer be trained, because they are too
+    stale or their group is gone; without it they play on and are thrown away. Those that have not begun never do.
     """
 
     def __init__(
@@ -75,10 +75,8 @@ class Pipeline:
 
     def advance(self, version: int) -> None:
         """The trainer has made a step; engines have, or are getting, this version."""
-        hopeless = set(self.queue.advance(version))
-        if self._abort_hopeless:
-            self._abort(hopeless)
-        self._waiting = [ticket for ticket in self._waiting if ticket.group not in hopeless]
+        for group in self.queue.advance(version):
+            self._give_up(group)
         self._fill()
 
     async def close(self) -> None:
@@ -120,13 +118,19 @@ class Pipeline:
         self.queue.put(trajectory)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._playing.pop(task, None)
+        group = self._playing.pop(task).group
+        if not self.queue.is_open(group):
+            self._give_up(group)
         if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
             self._failure = error
-        self._fill()
+        try:
+            self._fill()
+        except Exception as error:  # boundary: nobody else hears of what is raised in a callback
+            self._failure = self._failure or error
         self._changed.set()
 
-    def _abort(self, groups: set[str]) -> None:
+    def _give_up(self, group: str) -> None:
+        self._waiting = [ticket for ticket in self._waiting if ticket.group != group]
         for task, ticket in self._playing.items():
-            if ticket.group in groups:
+            if self._abort_hopeless and ticket.group == group:
                 task.cancel()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from trainer_adapter.config import Config, ConfigError
+from trainer_adapter.config import Config, ConfigError, WandbSection
 
 _ESTIMATORS = {
     "grpo": "group_norm",
@@ -20,14 +21,24 @@ _ESTIMATORS = {
 _GIB = float(1 << 30)
 _WEIGHT_BYTES, _ADAM_BYTES = 2, 16
 """Per parameter: bf16 weights; weights, gradients and Adam's float32 master copy and moments."""
+_ENVIRONMENTS_KEY = "the-environments"
+"""Given for wandb's key, which would otherwise end in logs: OpenRLHF prints its arguments and sends them to wandb."""
 OWN_FLAGS = frozenset(
     {
         "--train.agent_func_path", "--train.async_enable", "--train.partial_rollout_enable", "--rollout.n_samples_per_prompt",
         "--rollout.batch_size", "--train.batch_size", "--vllm.num_engines", "--vllm.tensor_parallel_size", "--data.prompt_dataset",
         "--data.label_key", "--data.input_key", "--train.dynamic_batch_enable", "--train.colocate_all", "--train.seed",
+        "--train.colocate_actor_ref", "--logger.wandb.key", "--ckpt.best_metric_key",
     }
 )  # fmt: skip
 """What the adapter decides; a flag of these on the command line is refused."""
+UNSUPPORTED_FLAGS = frozenset(
+    {
+        "--algo.dynamic_filtering_enable", "--vllm.enable_sleep", "--vllm.sync_with_ray", "--reward.overlong_buffer_len",
+        "--reward.stop_properly_penalty_coef", "--ds.ring_attn_size", "--ds.tensor_parallel_size", "--eval.dataset",
+    }
+)  # fmt: skip
+"""Flags of OpenRLHF that go around the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +56,13 @@ class Plan:
 def plan(config: Config, *, prompts: str = "PROMPTS", agent: str = "AGENT", extra: Sequence[str] = ()) -> Plan:
     """``prompts`` and ``agent``: the files that the launcher writes; ``extra``: further flags for OpenRLHF.
 
-    Raises ConfigError for a flag that the adapter decides itself.
+    Raises ConfigError for a flag that the adapter decides itself, or that does not go together with it.
     """
-    for flag in extra:
-        if flag.partition("=")[0] in OWN_FLAGS:
-            raise ConfigError(f"{flag.partition('=')[0]} follows from the configuration and cannot be given as a flag")
+    for flag in (word.partition("=")[0] for word in extra):
+        if flag in OWN_FLAGS:
+            raise ConfigError(f"{flag} follows from the configuration and cannot be given as a flag")
+        if flag in UNSUPPORTED_FLAGS:
+            raise ConfigError(f"{flag} does not work with the trajectory queue")
     return Plan((*_flags(config, prompts, agent), *extra), tuple(_rows(config)))
 
 
@@ -75,24 +88,31 @@ def _flags(config: Config, prompts: str, agent: str) -> list[str]:
         "--algo.advantage.is_correction_threshold", *algorithm.correction.threshold,
         "--algo.kl.init_coef", algorithm.kl_coef, "--ds.zero_stage", train.zero_stage,
         "--ckpt.path", train.checkpoint, "--ckpt.save_steps", train.save_every,
+        "--ckpt.output_dir", str(Path(train.checkpoint, "final")),
     ]  # fmt: skip
     if algorithm.kl_coef:
         flags += [
-            "--algo.kl.use_loss",
-            "--algo.kl.estimator",
-            "k3",
-            "--ref.num_nodes",
-            1,
-            "--ref.num_gpus_per_node",
-            train.n_gpus,
-        ]
+            "--algo.kl.use_loss", "--algo.kl.estimator", "k3",
+            "--ref.num_nodes", 1, "--ref.num_gpus_per_node", train.n_gpus, "--train.colocate_actor_ref",
+        ]  # fmt: skip
+    if algorithm.baseline == "gae":
+        flags += ["--critic.num_nodes", 1, "--critic.num_gpus_per_node", train.n_gpus]
+    if config.evaluate is not None:
+        flags += ["--ckpt.best_metric_key", config.evaluate.best]
     if algorithm.dual_clip is not None:
         flags += ["--actor.dual_clip", algorithm.dual_clip]
     if train.resume:
         flags.append("--ckpt.load_enable")
     if train.tensorboard is not None:
         flags += ["--logger.tensorboard_dir", train.tensorboard]
+    if train.wandb is not None:
+        flags += ["--logger.wandb.key", _ENVIRONMENTS_KEY, *_wandb_flags(train.wandb)]
     return [str(flag) for flag in flags]
+
+
+def _wandb_flags(wandb: WandbSection) -> list[str]:
+    given = {"project": wandb.project, "org": wandb.entity, "group": wandb.group, "run_name": wandb.name}
+    return [word for name, value in given.items() if value is not None for word in (f"--logger.wandb.{name}", value)]
 
 
 def _rows(config: Config) -> list[Row]:
@@ -108,7 +128,7 @@ def _rows(config: Config) -> list[Row]:
     cuts = "" if train.steps_per_batch == 1 else f", cut into {train.steps_per_batch} optimizer steps"
     return [
         Row("tasks", mix),
-        Row("GPUs", f"{train.n_gpus} train, {engines.n_engines * tensor_parallel} play"),
+        Row("GPUs", _placement(config)),
         Row("engines", f"{len(engines.fresh)} fresh, {engines.n_stale} stale (weights every {engines.stale_every} versions)"),
         Row("batch", f"{queue.b_min} to {queue.b_max} groups of {queue.group_size} = {per_step}{cuts}"),
         Row("multiple", f"{queue.multiple} trajectories (ranks x micro batch x optimizer steps)"),
@@ -119,7 +139,42 @@ def _rows(config: Config) -> list[Row]:
         Row("engine memory", f"{n * _WEIGHT_BYTES / tensor_parallel / _GIB:.1f} GiB a GPU for weights; the rest is KV cache"),
         Row("advantage", f"{config.algorithm.baseline}, then by task: {config.algorithm.task_normalization}"),
         Row("correction", _correction(config)),
+        Row("steps", f"{train.n_steps}, a checkpoint every {train.save_every} to {train.checkpoint}{', resumed' * train.resume}"),
+        Row("evaluation", _evaluation(config)),
+        Row("logs", ", ".join(_loggers(config)) or "the terminal only: see train.tensorboard and train.wandb"),
     ]  # fmt: skip
+
+
+def _placement(config: Config) -> str:
+    n_train, n_play = config.train.n_gpus, config.engines.n * config.engines.tensor_parallel
+    parts = [
+        f"{n_train} train" + (" and hold the reference model" if config.algorithm.kl_coef else ""),
+        f"{n_play} play",
+    ]
+    total = n_train + n_play
+    if config.algorithm.baseline == "gae":
+        parts.append(f"{n_train} train the critic")
+        total += n_train
+    return f"{total}: {', '.join(parts)}"
+
+
+def _evaluation(config: Config) -> str:
+    section = config.evaluate
+    if section is None:
+        return "none"
+    names = ", ".join(f"{task.environment}/{task.split}" for task in section.tasks)
+    best = "" if section.best == "none" else f"; the checkpoint with the best {section.best} is kept"
+    return (
+        f"every {section.every} steps: {section.n_tasks} tasks at most of {names}, {section.n_samples} times each{best}"
+    )
+
+
+def _loggers(config: Config) -> list[str]:
+    train = config.train
+    found = [] if train.tensorboard is None else [f"tensorboard in {train.tensorboard}"]
+    if train.wandb is not None:
+        found.append(f"wandb project {train.wandb.project}{' (offline)' * train.wandb.offline}")
+    return found
 
 
 def _correction(config: Config) -> str:

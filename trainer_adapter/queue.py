@@ -44,9 +44,9 @@ class DropReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """``b_min``, ``b_max``: groups in a batch. ``multiple``: the trajectories of a batch are a multiple of it (data-parallel ranks
-    times micro batch). ``max_staleness``: policy versions between the oldest counted token of a group and the step that
-    trains it. ``fresh_engines``: the engines whose tokens count for that; None counts all. ``max_failure_rate``: over the last
-    ``failure_window`` outcomes; above it the run stops."""
+    times micro batch), but where nothing else is left to hand out. ``max_staleness``: policy versions between the oldest counted
+    token of a group and the step that trains it. ``fresh_engines``: the engines whose tokens count for that; None counts all.
+    ``max_failure_rate``: over the last ``failure_window`` outcomes; above it the run stops."""
 
     group_size: int = 8
     b_min: int = 32
@@ -173,7 +173,9 @@ class TrajectoryQueue:
         self._ready: list[Group] = []
         self._counts: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
-        self._outcomes: deque[Failure | None] = deque(maxlen=settings.failure_window)
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Failed attempts by environment and code, those of groups that are gone included."""
+        self._outcomes: deque[tuple[str, Failure | None]] = deque(maxlen=settings.failure_window)
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -193,21 +195,27 @@ class TrajectoryQueue:
         self._counts["admitted"] += len(members)
         return tuple(Ticket(group, member, task) for member in members)
 
+    def is_open(self, group: str) -> bool:
+        """Whether its trajectories are still waited for: it is neither complete nor gone."""
+        return group in self._open
+
     def put(self, trajectory: Trajectory) -> None:
         """What became of a ticket; one of a group that is gone already was counted when it went.
 
         Raises InfrastructureDownError (fail fast, or too many failures), ValueError for a member nobody waits for.
         """
+        failure = trajectory.failure
+        if failure is None and not trajectory.n_actions:
+            failure = Failure(FailureKind.UNTRAINABLE, "no_action", "the trajectory holds no sampled token")
+        if failure is not None and failure.kind is not FailureKind.CANCELLED:
+            self.failures[trajectory.task.environment, failure.code] += 1
         group = self._open.get(trajectory.group)
         if group is None:
             return
         if trajectory.member not in group.attempts:
             raise ValueError(f"{trajectory.group} does not wait for member {trajectory.member}")
-        failure = trajectory.failure
-        if failure is None and not trajectory.n_actions:
-            failure = Failure(FailureKind.UNTRAINABLE, "no_action", "the trajectory holds no sampled token")
         if failure is None:
-            self._outcomes.append(None)
+            self._outcomes.append((trajectory.task.environment, None))
             group.done[trajectory.member] = trajectory
             del group.attempts[trajectory.member]
         else:
@@ -221,10 +229,10 @@ class TrajectoryQueue:
             self._drop_open(trajectory.group, DropReason.CANCELLED)
             return
         if failure.kind is FailureKind.UNTRAINABLE:
-            self._outcomes.append(None)
+            self._outcomes.append((trajectory.task.environment, None))
             self._lose(group, trajectory, failure, DropReason.UNTRAINABLE)
             return
-        self._outcomes.append(failure)
+        self._outcomes.append((trajectory.task.environment, failure))
         self._check_failures(failure)
         if group.attempts[member] < self.settings.n_retries:
             group.attempts[member] += 1
@@ -242,7 +250,7 @@ class TrajectoryQueue:
             self._drop_open(trajectory.group, reason)
 
     def _check_failures(self, failure: Failure) -> None:
-        failed = [each for each in self._outcomes if each is not None]
+        failed = [each for _, each in self._outcomes if each is not None]
         if self.settings.on_failure is OnFailure.FAIL_FAST:
             raise InfrastructureDownError(f"a trajectory failed: {failure.code}: {failure.message}", failed)
         rate = len(failed) / len(self._outcomes)
@@ -276,16 +284,19 @@ class TrajectoryQueue:
     def drain(self, *, last: bool = False) -> Batch | None:
         """The next batch, the groups admitted first in front: everything ready up to ``b_max``; None while fewer than ``b_min`` are.
 
-        With ``last``, when nothing more will come, a smaller batch is handed out too.
+        With ``last``, when nothing more will come, a smaller batch is handed out too, in the end one that is no multiple.
         """
-        at_least = 1 if last or self._stalled else self.settings.b_min
+        is_last = last or self._stalled
+        at_least = 1 if is_last else self.settings.b_min
         if len(self._ready) < at_least:
             return None
         chosen = self._fitting(self._ready[: self.settings.b_max])
         if len(chosen) < at_least:
             chosen = self._fitting(self._ready)[: self.settings.b_max]
         if len(chosen) < at_least or sum(len(each.trajectories) for each in chosen) % self.settings.multiple:
-            return None
+            if not is_last:
+                return None
+            chosen = self._ready[: self.settings.b_max]
         taken = {group.id for group in chosen}
         self._ready = [group for group in self._ready if group.id not in taken]
         self._counts["trained"] += sum(len(group.trajectories) for group in chosen)
@@ -326,7 +337,10 @@ class TrajectoryQueue:
         return tuple(hopeless)
 
     def cancel(self, groups: Iterable[str] | None = None) -> None:
-        """Give up groups under way (all of them with None)."""
+        """Give up groups under way; with None all of them, and the complete ones too."""
+        if groups is None and self._ready:
+            self._dropped[DropReason.CANCELLED] += sum(len(each.trajectories) for each in self._ready)
+            self._ready = []
         for name in list(self._open if groups is None else groups):
             if name in self._open:
                 self._drop_open(name, DropReason.CANCELLED)
@@ -365,6 +379,13 @@ class TrajectoryQueue:
     def n_open(self) -> int:
         """Groups under way."""
         return len(self._open)
+
+    def failure_rates(self) -> dict[str, float]:
+        """Share of infrastructure failures among the last outcomes, by environment."""
+        found: dict[str, list[bool]] = {}
+        for environment, failure in self._outcomes:
+            found.setdefault(environment, []).append(failure is not None)
+        return {environment: sum(each) / len(each) for environment, each in sorted(found.items())}
 
     def account(self) -> Account:
         live = sum(len(each.attempts) + len(each.done) + len(each.lost) for each in self._open.values())

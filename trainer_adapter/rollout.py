@@ -7,13 +7,14 @@ with the penalty as its reward, a failure of engine, hub or environment is a Fai
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from envhub.client.hub import HubSession
 from envhub.core.clock import Clock
-from envhub.core.errors import EnvhubError
+from envhub.core.errors import EnvhubError, TaskUnusableError
 from envhub.core.types import Message, StepResult, StopReason
 from trainer_adapter.chat import ChatFormat, TemplateError, TemplateRewritesError
 from trainer_adapter.engines import EnginePool, Step
@@ -97,6 +98,8 @@ class Rollout:
         progress = _Progress()
         try:
             stop = await self._play_to_the_end(ticket, session, progress)
+        except TaskUnusableError as error:
+            return self._failed(ticket, progress, error.code, error.message, FailureKind.UNTRAINABLE)
         except EnvhubError as error:
             return self._failed(ticket, progress, error.code, error.message)
         except SamplerError as error:
@@ -109,8 +112,10 @@ class Rollout:
             log.exception("trajectory %s/%d failed", ticket.group, ticket.member)
             return self._failed(ticket, progress, type(error).__name__, str(error))
         if stop is StopReason.CANCELLED:
-            return self._failed(ticket, progress, "cancelled", "the session was cancelled", FailureKind.CANCELLED)
+            return self._failed(ticket, progress, "session_cancelled", "somebody cancelled the session on the hub")
         earned = sum(progress.rewards)
+        if not math.isfinite(earned):
+            return self._failed(ticket, progress, "reward_not_finite", f"the rewards add up to {earned}")
         penalty = self._settings.incomplete_penalty
         return Trajectory(
             ticket.group,
@@ -121,7 +126,7 @@ class Rollout:
             environment_return=earned,
             stop_reason=stop,
             n_turns=len(progress.rewards),
-            timing=Timing(progress.start_s, progress.generate_s, progress.environment_s),
+            timing=self._timing(progress),
             info=dict(progress.info),
         )
 
@@ -197,6 +202,9 @@ class Rollout:
             progress.close_track()
             progress.track.observe(self._chat.prompt(messages, session.tools))
 
+    def _timing(self, progress: _Progress) -> Timing:
+        return Timing(progress.start_s, progress.generate_s, progress.environment_s, self._clock.now())
+
     def _failed(
         self,
         ticket: Ticket,
@@ -211,5 +219,5 @@ class Rollout:
             ticket.task,
             failure=Failure(kind, code, message),
             n_turns=len(progress.rewards),
-            timing=Timing(progress.start_s, progress.generate_s, progress.environment_s),
+            timing=self._timing(progress),
         )

@@ -68,6 +68,7 @@ class TaskStream:
     def state(self) -> Mapping[str, object]:
         """For a checkpoint; JSON."""
         return {
+            "sources": [list(each) for each in self._names],
             "position": self._position,
             "drawn": list(self._drawn),
             "again": [[each.environment, each.split, each.index] for each in self._again],
@@ -75,13 +76,19 @@ class TaskStream:
 
     def restore(self, state: Mapping[str, object]) -> None:
         """Raises ValueError for the state of another set of sources."""
-        position, drawn, again = state["position"], state["drawn"], state["again"]
+        names, position, drawn, again = state["sources"], state["position"], state["drawn"], state["again"]
         if not isinstance(position, int) or not isinstance(drawn, list) or not isinstance(again, list):
             raise ValueError("not the state of a task stream")
-        if len(drawn) != len(self._sources):
-            raise ValueError(f"the checkpoint has {len(drawn)} task sources, this run {len(self._sources)}")
+        if names != [list(each) for each in self._names] or len(drawn) != len(self._sources):
+            raise ValueError(
+                f"the checkpoint's tasks are {names}, in this order; this run has {list(map(list, self._names))}"
+            )
         self._position, self._drawn = position, [int(each) for each in drawn]
         self._again = [TaskRef(str(each[0]), str(each[1]), int(each[2])) for each in again]
+
+    @property
+    def _names(self) -> list[tuple[str, str]]:
+        return [(each.environment, each.split) for each in self._sources]
 
     def _source(self, position: int) -> int:
         rng = random.Random(f"{self._seed}/{position}")

@@ -148,7 +148,8 @@ class FailureKind(StrEnum):
     INFRASTRUCTURE = "infrastructure"
     """Hub, environment or engine failed; another attempt may succeed."""
     UNTRAINABLE = "untrainable"
-    """Nothing to learn from, and another attempt would be the same: a prompt that fills the context, a template that rewrites."""
+    """Nothing to learn from, and another attempt would be the same: a prompt that fills the context, a template that rewrites, a
+    task that the hub knows to be unusable."""
     CANCELLED = "cancelled"
 
 
@@ -163,11 +164,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of one trajectory: waiting for a slot of the hub, for engines, for the environment."""
+    """Seconds of one trajectory: waiting for a slot of the hub, for engines, for the environment; the player's clock at its end."""
 
     start_s: float = 0.0
     generate_s: float = 0.0
     environment_s: float = 0.0
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

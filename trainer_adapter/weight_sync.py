@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -42,6 +42,11 @@ class SyncedEngine(Protocol):
     async def resume(self) -> None: ...
 
 
+class HoldingEngine(Protocol):
+    async def held(self) -> str:
+        """Checksum of the weights that it plays with, however it merges and stores them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Seconds: for one call to an engine, and for sending all weights."""
@@ -72,6 +77,29 @@ async def update(engines: Mapping[int, SyncedEngine], send: Send, version: int, 
         raise _sync_error(number, "could not be resumed", error)
     log.debug("engines %s have version %d (%s)", paused, version, sent.digest)
     return sent
+
+
+async def compare(engines: Mapping[int, HoldingEngine], due: Iterable[int], limits: Limits) -> Mapping[int, str]:
+    """What every engine holds. Raises WeightSyncError for one that does not tell, or that was due and holds other weights than the
+    first of those that were."""
+
+    async def one(number: int) -> str:
+        try:
+            async with asyncio.timeout(limits.call_s):
+                return await engines[number].held()
+        except Exception as error:
+            raise _sync_error(number, "does not tell what it holds", error) from error
+
+    found = await asyncio.gather(*map(one, sorted(engines)), return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    held = dict(zip(sorted(engines), map(str, found), strict=True))
+    first, *others = sorted(due)
+    for number in others:
+        if held[number] != held[first]:
+            raise WeightSyncError(f"engine {number} holds other weights than engine {first}", engine=number)
+    return held
 
 
 async def _sent(engines: Mapping[int, SyncedEngine], send: Send, limits: Limits) -> Mapping[str, str]:

@@ -110,6 +110,38 @@ def test_running_moments_are_averaged_and_survive_a_checkpoint() -> None:
     assert outs[0][0, 0].item() == pytest.approx(3 / math.sqrt(0.5 * 1 + 0.5 * 9))
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.floats(0, 0.99),
+    st.lists(
+        st.lists(st.tuples(st.floats(-50, 50, width=32), st.integers(0, 6)), min_size=1, max_size=6),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_running_moments_never_blow_up(momentum: float, batches: list[list[tuple[float, int]]]) -> None:
+    """Whatever came before, a value of the batch counts with its own share in the variance that divides it."""
+    made = TaskNormalizer(TaskNormalization.RUNNING, momentum=momentum)
+    for rows in batches:
+        piece, mask = spread([value for value, _ in rows], [n for _, n in rows], 6)
+        (out,) = made([piece], [mask], ["a"] * len(rows))
+        assert bool(torch.isfinite(out).all()) and bool((out[~mask] == 0).all())
+        n_tokens = max(1, int(mask.sum()))
+        assert (
+            float(out.abs().max()) <= 1.01 * math.sqrt(n_tokens / ((1 - momentum) * max(momentum, 1 / n_tokens))) + 1e-3
+        )
+
+
+def test_empty_masks_and_a_single_token_give_nothing() -> None:
+    piece, mask = spread([3.0, 4.0], [0, 0], 4, fill=math.nan)
+    (out,) = TaskNormalizer()([piece], [mask], ["a", "b"])
+    assert bool((out == 0).all())
+    one, its_mask = spread([1e30], [1], 4, fill=math.inf)
+    for mode in (TaskNormalization.BATCH, TaskNormalization.RUNNING):
+        (out,) = TaskNormalizer(mode)([one], [its_mask], ["a"])
+        assert bool((out == 0).all())
+
+
 def test_off_leaves_what_is_trained_and_clears_the_rest() -> None:
     piece, mask = spread([1.0, -3.0], [4, 2], 6, fill=math.nan)
     (out,) = TaskNormalizer(TaskNormalization.OFF)([piece], [mask], ["a", "a"])

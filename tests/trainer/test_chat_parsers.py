@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -261,3 +262,46 @@ def test_glm_values_have_the_type_of_their_parameter() -> None:
     assert [value("n", "5"), value("n", "five"), value("x", "2.5"), value("flag", "True")] == [5, "five", 2.5, True]
     assert [value("items", "[1]"), value("obj", '{"a": 1}'), value("either", "null")] == [[1], {"a": 1}, None]
     assert [value("n", "5", ()), value("other", "5")] == ["5", "5"]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<arg_key></arg_key><arg_value>",
+        "<arg_key>a</arg_key>",
+        "</arg_value>",
+        "<tool_call>",
+        "</tool_call>",
+        "{",
+        "[",
+        '"name" ',
+        '"',
+        "\\",
+        "CALL look {",
+        "look\n{",
+        "<|assistant|>",
+        "<|python_tag|>",
+        "</think>",
+        "<|im_end|>",
+        " ",
+        "\n; ",
+        '{"name": "look"',
+        '{"name": "look", "arguments": {"a": ',
+    ],
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_policy_that_repeats_itself_holds_nobody_up(family: str, piece: str) -> None:
+    """All trajectories of a run are read by one process: reading takes time in proportion to the text."""
+    began = time.process_time()
+    for opening in ("", "<tool_call>look", '<tool_call>{"name": '):
+        for closing in ("", "</tool_call>", "}}"):
+            read(family, opening + piece * 1500 + closing)
+    assert time.process_time() - began < 2.0
+
+
+def test_keys_of_glm_end_where_the_next_tag_begins() -> None:
+    (call,) = read(
+        "glm45",
+        "<tool_call>every<arg_key>text</arg_key>x<arg_key>n</arg_key><arg_value>1</arg_value></tool_call>",
+    ).tool_calls
+    assert call.problem and "pairs" in call.problem and call.name == "every"

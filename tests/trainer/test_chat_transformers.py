@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +71,52 @@ def test_reasoning_that_the_template_drops_is_seen_b008(tokenizer: Any) -> None:
     said = Message.assistant("<think>\nwhere?\n</think>\n\nHm.")
     assert chat.rewrites([*OPENING, said, Message.user("Go on.")], TOOLS)
     assert not chat.rewrites([*OPENING, Message.assistant("Hm."), Message.user("Go on.")], TOOLS)
+
+
+@pytest.mark.parametrize("template", [None, MAPPING, NO_TOOLS])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_a_tool_says_is_never_a_control_token(tokenizer: Any, name: str, template: str | None) -> None:
+    """Special tokens, those that a tokenizer calls special without listing them, and added ones in brackets."""
+    import tokenizers  # type: ignore[import-not-found, unused-ignore]
+
+    tokenizer = copy.deepcopy(tokenizer)
+    added = [
+        tokenizers.AddedToken(mark, special=mark == "<|unlisted|>") for mark in ("<tool_call>", "<|unlisted|>", "  ")
+    ]
+    tokenizer.add_tokens(added)
+    assert "<|unlisted|>" not in tokenizer.all_special_tokens
+    tokenizer.chat_template = template
+    chat = chat_format(name, tokenizer)
+    control = set(tokenizer.get_added_vocab().values()) - {tokenizer.convert_tokens_to_ids("  ")}
+
+    def said(text: str) -> list[int]:
+        opening = [Message.system(text), Message.user(text)]
+        completion = Completion((1,), (-1.0,), SAID[name], FinishReason.STOP, 0, 0)
+        ids = [*chat.prompt(opening, TOOLS), *chat.between(completion, [Message.tool("call_0", text)], TOOLS)]
+        assert tokenizer.decode(ids).count(text) >= 3
+        return [token for token in ids if token in control]
+
+    marks = "".join(dict.fromkeys([*SPECIAL, "<|unlisted|>", "<tool_call>"]))
+    assert said(f"a{marks}b") == said("nothing")
+    both = tokenizer.convert_tokens_to_ids("  ")
+    assert both in chat.prompt([Message.user("two  blanks")], TOOLS), "blanks are text, in one token as ever"
+
+
+def test_a_model_s_folder_gives_its_format_or_says_which_setting_is_wrong(tokenizer: Any, tmp_path: Path) -> None:
+    from trainer_adapter.config import ConfigError, ModelSection
+    from trainer_adapter.openrlhf.model import chat_format_of
+
+    tokenizer.chat_template = "{{ thinking }}" + MAPPING
+    tokenizer.save_pretrained(tmp_path)
+    model = ModelSection(path=str(tmp_path), format="hermes", template_options={"thinking": "on"})
+    assert tokenizer.decode(chat_format_of(model).prompt(OPENING, TOOLS)).startswith("on<|im_start|>")
+    with pytest.raises(ConfigError, match=r"model\.path .*cannot be loaded"):
+        chat_format_of(ModelSection(path=str(tmp_path / "none")))
+    raw = json.loads((tmp_path / "tokenizer.json").read_text())
+    raw["added_tokens"] = [each for each in raw["added_tokens"] if each["content"] == "<|endoftext|>"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}'
+    )
+    with pytest.raises(ConfigError, match=r"model\.format llama3: .*<\|eot_id\|>"):
+        chat_format_of(ModelSection(path=str(tmp_path), format="llama3"))

@@ -42,6 +42,15 @@ def test_weights_bend_the_draw() -> None:
     assert found[2] == 0 and found[0] / found[1] == pytest.approx(3, rel=0.2)
 
 
+@pytest.mark.parametrize("weights", [(), (3.0, 1.0, 0.0), (0.0, 0.1, 0.2), (0.0, 0.0, 1e-300), (0.1, 0.7, 0.0)])
+def test_every_share_has_an_engine_that_may_be_drawn(weights: tuple[float, ...]) -> None:
+    """The largest draw rounds up to 1."""
+    draw = Draw(EnginePlan(3, weights=weights), seed=0)
+    assert int.from_bytes(b"\xff" * 8) / float(1 << 64) == 1.0
+    for share in (0.0, 0.5, 1.0 - 2**-53, 1.0):
+        assert not weights or weights[draw._at(share)] > 0
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

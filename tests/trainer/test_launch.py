@@ -1,13 +1,17 @@
 """What the launcher refuses, and the flags it adds, without the packages that it starts."""
 
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from envhub.testing.hub import served_hub
 from trainer_adapter.config import Config, ConfigError, ModelSection, TaskSection, check
-from trainer_adapter.openrlhf import compat, launch, settings
+from trainer_adapter.openrlhf import code, compat, launch, settings
+from trainer_adapter.plan import plan
 from trainer_adapter.stream import TaskSource
 from trainer_adapter.train import check_hub
 
@@ -28,21 +32,21 @@ def run_settings(config: Config = CONFIG, *, cpu: bool = False) -> settings.Sett
 
 @pytest.mark.parametrize("flag", ["--vllm.enable_sleep", "--algo.dynamic_filtering_enable", "--ds.ring_attn_size=2"])
 def test_flags_that_go_around_the_queue_are_refused_by_name(flag: str) -> None:
-    with pytest.raises(ValueError, match=flag.partition("=")[0]):
-        launch.refuse(CONFIG, [flag])
+    with pytest.raises(ConfigError, match=flag.partition("=")[0]):
+        plan(CONFIG, extra=[flag])
 
 
 def test_own_baselines_of_openrlhf_want_whole_groups() -> None:
-    launch.refuse(with_baseline("reinforce_baseline"), [])
+    check(with_baseline("reinforce_baseline"))
     for config in (
         with_baseline("reinforce_baseline", on_failure="survivors"),
         with_baseline("reinforce_baseline", on_rewrite="split"),
         with_baseline("gae"),
     ):
-        with pytest.raises(ValueError, match="baseline"):
-            launch.refuse(config, [])
-    launch.refuse(with_baseline("gae", b_max=32), [])
-    launch.refuse(with_baseline("rloo", on_failure="survivors", on_rewrite="split"), [])
+        with pytest.raises(ConfigError, match="baseline"):
+            check(config)
+    check(with_baseline("gae", b_max=32))
+    check(with_baseline("rloo", on_failure="survivors", on_rewrite="split"))
 
 
 def test_flags_say_where_things_go_and_the_users_win() -> None:
@@ -65,10 +69,30 @@ def test_missing_and_foreign_versions_stop_before_anything_starts(
 
     monkeypatch.setattr(compat, "version", missing)
     assert launch.launch(CONFIG, ()) == 1
-    assert "pip install 'openrlhf>=0.11.2,<0.12'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "not installed" in said and "make trainer-cpu" in said and "openrlhf[vllm]==0.11.2" in said
     monkeypatch.setattr(compat, "version", lambda name: "0.10.4")
     assert launch.launch(CONFIG, ()) == 1
     assert "openrlhf 0.10.4 is installed" in capsys.readouterr().err
+
+
+def test_a_model_with_code_of_its_own_is_not_run_unless_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    code.check(ModelSection(path=str(tmp_path)))
+    for name in ("tokenizer_config.json", "config.json"):
+        (tmp_path / name).write_text('{"auto_map": {"AutoConfig": "evil.Config"}}')
+        with pytest.raises(ConfigError, match=f"auto_map in {name}.*trust_remote_code"):
+            code.check(ModelSection(path=str(tmp_path)))
+    code.check(ModelSection(path=str(tmp_path), trust_remote_code=True))
+    monkeypatch.setattr(compat, "version", lambda name: "0.11.2")
+    config = msgspec.structs.replace(CONFIG, model=ModelSection(path=str(tmp_path)))
+    assert launch.launch(config, ()) == 1
+    assert "trust_remote_code" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        code.check(ModelSection(path=str(tmp_path)))
 
 
 def test_settings_travel_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +113,34 @@ async def test_evaluation_tasks_are_checked_against_the_hub() -> None:
                 await check_hub(msgspec.convert(values, Config))
     with pytest.raises(ConfigError, match=r"evaluate\.tasks"):
         check(msgspec.convert(msgspec.to_builtins(CONFIG) | {"evaluate": {}}, Config))
+
+
+def test_all_but_the_trainer_s_own_processes_import_without_its_packages() -> None:
+    """And without those that only a hub needs."""
+    absent = (
+        "ray",
+        "torch",
+        "vllm",
+        "openrlhf",
+        "deepspeed",
+        "transformers",
+        "fastapi",
+        "sqlalchemy",
+        "prometheus_client",
+    )
+    folder = Path(launch.__file__).parent.parent
+    bound = {"agent", "checksums", "engine", "experience", "policy", "rollouts", "sampling", "trainer", "vllm_worker"}
+    names = [
+        ".".join(("trainer_adapter", *file.relative_to(folder).with_suffix("").parts))
+        for file in sorted(folder.rglob("*.py"))
+        if file.name not in ("__init__.py", "advantages.py")
+        and not (file.parent.name == "openrlhf" and file.stem in bound)
+    ]
+    assert len(names) > 25
+    script = f"""
+import importlib, sys
+sys.modules.update(dict.fromkeys({absent!r}))
+for name in {names!r}:
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=folder.parent)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envhub.core.types import TaskRef
 from tests.trainer.makers import TASK, failed, played
 from trainer_adapter.queue import (
     Batch,
@@ -238,10 +239,14 @@ def test_nothing_is_lost_whatever_happens(rng: random.Random, on_failure: OnFail
             else:
                 version = rng.randint(max(0, made.version - 3), made.version)
                 made.put(played(ticket, float(rng.randint(0, 1)), versions=(version,)))
-        if rng.random() < 0.3 and (batch := made.drain(last=rng.random() < 0.1)) is not None:
+        last = rng.random() < 0.1
+        stalled = not made.n_open and not made.may_admit
+        if rng.random() < 0.3 and (batch := made.drain(last=last)) is not None:
             members = {(group.id, each.member) for group in batch.groups for each in group.trajectories}
             assert len(members) == batch.n_trajectories and not members & seen
-            assert batch.n_trajectories % multiple == 0 and len(batch.groups) <= made.settings.b_max
+            assert not batch.n_trajectories % multiple or last or stalled
+            assert len(batch.groups) <= made.settings.b_max
+            assert len(batch.groups) >= made.settings.b_min or last or stalled
             assert max(batch.staleness) <= made.settings.max_staleness
             seen |= members
             made.advance(made.version + 1)
@@ -250,15 +255,66 @@ def test_nothing_is_lost_whatever_happens(rng: random.Random, on_failure: OnFail
     assert made.account().trained == len(seen)
 
 
-@settings(deadline=None, max_examples=40)
+def test_survivors_that_make_no_multiple_are_handed_out_rather_than_waited_for() -> None:
+    """Two groups of 7 are all that the window holds; no choice of them is a multiple of 16."""
+    made = queue(
+        group_size=8, b_min=2, b_max=2, multiple=16, max_staleness=0, n_retries=0, on_failure=OnFailure.SURVIVORS
+    )
+    for _ in range(2):
+        for ticket in made.admit(TASK):
+            made.put(played(ticket) if ticket.member else failed(ticket))
+    assert not made.may_admit
+    assert drained(made).n_trajectories == 14 and made.account().balanced
+
+
+def test_what_is_left_at_the_end_is_handed_out_though_it_is_no_multiple() -> None:
+    made = queue(group_size=3, b_min=2, b_max=4, multiple=6, max_staleness=9)
+    for _ in range(3):
+        finish(made, made.admit(TASK))
+    assert drained(made).n_trajectories == 6 and made.drain() is None
+    left = made.drain(last=True)
+    assert left is not None and left.n_trajectories == 3 and made.account().trained == 9
+
+
+def test_giving_everything_up_leaves_nothing_uncounted() -> None:
+    made = queue()
+    finish(made, made.admit(TASK))
+    made.put(played(made.admit(TASK)[0]))
+    made.cancel()
+    account = made.account()
+    assert account.dropped == {DropReason.CANCELLED: 4} and account.balanced and not (account.live or account.ready)
+    made.cancel()
+    assert made.account() == account
+
+
+def test_failures_are_counted_by_environment_and_code_b015() -> None:
+    made = queue(n_retries=9, max_failure_rate=1.0)
+    db, os_task = made.admit(TASK), made.admit(TaskRef("os", "train", 1))
+    made.put(failed(os_task[0]))
+    made.put(failed(os_task[0], code="sandbox_lost"))
+    made.put(failed(db[0], FailureKind.UNTRAINABLE, "template_rewrites"))
+    made.put(failed(db[1], FailureKind.CANCELLED, "cancelled"))
+    made.put(failed(db[1]))  # its group is gone
+    found = {
+        ("os", "session_lost"): 1,
+        ("os", "sandbox_lost"): 1,
+        ("db", "template_rewrites"): 1,
+        ("db", "session_lost"): 1,
+    }
+    assert made.failures == found
+    assert made.failure_rates() == {"db": 0.0, "os": 1.0}
+
+
+@settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_a_queue_whose_trajectories_all_come_back_never_stands_still(rng: random.Random) -> None:
+    group_size, b_min = rng.randint(1, 4), rng.choice([1, 2, 4])
     made = TrajectoryQueue(
         QueueSettings(
-            group_size=rng.randint(1, 4),
-            b_min=4,
-            b_max=4 + rng.randint(0, 4),
-            multiple=rng.choice([1, 2, 4]),
+            group_size=group_size,
+            b_min=b_min,
+            b_max=b_min + rng.randint(0, 4),
+            multiple=rng.choice([n for n in (1, 2, 4, 8, 16) if not b_min * group_size % n]),
             max_staleness=rng.randint(0, 2),
             on_failure=OnFailure.SURVIVORS,
             n_retries=0,

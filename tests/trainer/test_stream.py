@@ -54,8 +54,12 @@ def test_what_is_owed_survives_another_checkpoint() -> None:
 
 
 def test_a_checkpoint_of_other_sources_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 task sources"):
-        TaskStream(SOURCES[:1], seed=3).restore(TaskStream(SOURCES, seed=3).state())
+    state = json.loads(json.dumps(TaskStream(SOURCES, seed=3).state()))
+    for others in (SOURCES[:1], SOURCES[::-1], (*SOURCES[:2], TaskSource("kg", "train", 50))):
+        with pytest.raises(ValueError, match=r"tasks are .*'db', 'train'.*'kg', 'dev'"):
+            TaskStream(others, seed=3).restore(state)
+    other_weight = (TaskSource("db", "train", 30, 1.0), *SOURCES[1:])
+    TaskStream(other_weight, seed=3).restore(state)
 
 
 def test_sources_that_cannot_work_are_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from trainer_adapter.queue import InfrastructureDownError
 from trainer_adapter.tokens import Failure, FailureKind
 from trainer_adapter.versions import WeightSyncError
-from trainer_adapter.weight_sync import Limits, Progress, update
+from trainer_adapter.weight_sync import Limits, Progress, compare, update
 
 TENSORS = {"a": "1", "b": "2"}
 LIMITS = Limits(call_s=0.05, send_s=0.1)
@@ -141,6 +141,37 @@ async def test_cancelled_update_resumes() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert engines[0].calls == ["pause", "resume"]
+
+
+@dataclass
+class Holder:
+    weights: str
+    fails: bool = False
+    hangs: bool = False
+
+    async def held(self) -> str:
+        if self.fails:
+            raise RuntimeError("broken")
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.weights
+
+
+async def test_engines_that_were_due_must_hold_the_same() -> None:
+    engines = {0: Holder("new"), 1: Holder("new"), 2: Holder("old")}
+    assert await compare(engines, (0, 1), LIMITS) == {0: "new", 1: "new", 2: "old"}
+    assert await compare(engines, (2,), LIMITS) == {0: "new", 1: "new", 2: "old"}
+    with pytest.raises(WeightSyncError, match="engine 2 holds other weights than engine 0") as caught:
+        await compare(engines, (0, 1, 2), LIMITS)
+    assert caught.value.engine == 2
+
+
+@pytest.mark.parametrize("how", [{"fails": True}, {"hangs": True}])
+async def test_engine_that_does_not_tell_what_it_holds_is_named(how: dict[str, bool]) -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(WeightSyncError, match="engine 1 does not tell what it holds") as caught:
+            await compare({0: Holder("new"), 1: Holder("new", **how)}, (0,), LIMITS)
+    assert caught.value.engine == 1
 
 
 def test_errors_travel_between_processes() -> None:

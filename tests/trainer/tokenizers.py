@@ -36,6 +36,7 @@ class ByteTokenizer:
     chat_template: str | None = None
 
     def __init__(self, special: Sequence[str] = SPECIAL) -> None:
+        self.all_special_tokens = special
         self._ids = {text: 256 + number for number, text in enumerate(special)}
         self._texts = {number: text for text, number in self._ids.items()}
         self._pattern = re.compile(f"({'|'.join(map(re.escape, special))})")
@@ -51,6 +52,9 @@ class ByteTokenizer:
         for part in self._pattern.split(text):
             ids += [self._ids[part]] if part in self._ids else part.encode()
         return ids
+
+    def get_added_vocab(self) -> dict[str, int]:
+        return dict(self._ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         parts = (self._texts[each].encode() if each > 255 else bytes([each]) for each in ids)

@@ -47,11 +47,16 @@ def chat_format(
 ) -> RenderedFormat:
     """``template_options`` go to the template (``enable_thinking``, ``date_string``).
 
-    Raises ValueError for an unknown name, TemplateError for a template that cannot serve the family.
+    Raises ValueError for an unknown name, TemplateError for a template or a tokenizer that cannot serve the family.
     """
     if name not in FAMILIES:
         raise ValueError(f"there is no chat format {name!r}; valid: {', '.join(FAMILIES)}")
     family = _OTHERS[name]() if name in _OTHERS else PlainFamily(getattr(tokenizer, "eos_token", None) or "")
+    end = family.stops[0] if family.stops else ""
+    if name in _OTHERS and len(tokenizer.encode(end, add_special_tokens=False)) != 1:
+        raise TemplateError(
+            f"the tokenizer has no token {end}, with which turns end in the {name} format: it is another model's"
+        )
     return RenderedFormat(tokenizer, family, _renderer(name, family, tokenizer, source, template_options))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from envhub.core.types import JSON, Message, ToolCall, ToolSpec
 from trainer_adapter.formats.family import CallError, Calls, after_reasoning, arguments_of, dumps, loads, tool_json
@@ -17,7 +17,6 @@ _START = "[gMASK]<sop>"
 _STOPS = ("<|user|>", "<|observation|>", "<|endoftext|>")
 _NAME = re.compile(r"[^\s<>{}\"]+")
 _BLOCK = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
-_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 _TOOLS_4 = """You can call these functions:
 
 {tools}
@@ -123,12 +122,31 @@ def _tagged_call(body: str, tools: Sequence[ToolSpec], *, closed: bool) -> tuple
         raise CallError("the call must begin with the name of a function")
     if not closed:
         raise CallError("the call was cut off", name)
-    arguments = body[len(head) :]
-    if _PAIR.sub("", arguments).strip():
-        raise CallError("the arguments must be pairs of <arg_key> and <arg_value>", name)
     schema: JSON = next((tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {})
-    pairs = ((key.strip(), value) for key, value in _PAIR.findall(arguments))
+    pairs = ((key.strip(), value) for key, value in _pairs(body[len(head) :], name))
     return name, {key: _typed(value, schema.get(key, {})) for key, value in pairs}
+
+
+def _pairs(text: str, name: str) -> Iterator[tuple[str, str]]:
+    """Keys and values, read once from left to right: a policy may write thousands of half pairs. Raises CallError."""
+    rest = text.lstrip()
+    position = len(text) - len(rest)
+    while position < len(text):
+        key, position = _between(text, position, "<arg_key>", "</arg_key>", name)
+        value, position = _between(text, position, "<arg_value>", "</arg_value>", name)
+        yield key, value
+
+
+def _between(text: str, position: int, opening: str, closing: str, name: str) -> tuple[str, int]:
+    """What stands between two tags, the first of which must stand here, and where the text goes on after white space."""
+    end = text.find(closing, position + len(opening)) if text.startswith(opening, position) else -1
+    if end < 0:
+        raise CallError("the arguments must be pairs of <arg_key> and <arg_value>", name)
+    found = text[position + len(opening) : end]
+    position = end + len(closing)
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return found, position
 
 
 def _typed(value: str, schema: JSON) -> JSON:

@@ -1,6 +1,7 @@
 """A chat format out of a tokenizer, a family and a renderer: the family's own rendering, or the tokenizer's chat template.
 
-Invariant: what follows a completion is rendered behind a placeholder, never behind the model's own text.
+Invariants: what follows a completion is rendered behind a placeholder, never behind the model's own text; what messages say never
+becomes a control token (`fence.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from envhub import wire
 from envhub.core.types import JSON, Message, ToolCall, ToolSpec
 from trainer_adapter.chat import TemplateError
 from trainer_adapter.formats.family import Family, Renderer, Tokenizer, arguments_of, is_object
+from trainer_adapter.formats.fence import fence_of
 from trainer_adapter.tokens import Completion
 
 _PLACEHOLDER = "@@turn@@"
@@ -37,13 +39,16 @@ class RenderedFormat:
         self._closing = self._single_tokens((*family.closing, eos) if eos else family.closing)
         self.stop_ids = self._single_tokens(self._stops)
         """Tokens at which an engine must stop."""
+        self._fence = fence_of(tokenizer)
         self._texts: OrderedDict[tuple[Message, ...], tuple[Sequence[ToolSpec], str]] = OrderedDict()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
-        return self._encode(self._text(messages, tools))
+        fenced, seam = self._fence.applied(messages)
+        return self._encode(self._text(fenced, tools), seam)
 
     def between(self, completion: Completion, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
-        ids = self._encode(self._after_turn(replies, tools))
+        fenced, seam = self._fence.applied(replies)
+        ids = self._encode(self._after_turn(fenced, tools), seam)
         return ids[self._n_written(completion.ids, ids) :]
 
     def parse(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
@@ -97,8 +102,9 @@ class RenderedFormat:
             self._texts.popitem(last=False)
         return text
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+    def _encode(self, text: str, seam: str = "") -> tuple[int, ...]:
+        parts = text.split(seam) if seam else (text,)
+        return tuple(token for part in parts for token in self._tokenizer.encode(part, add_special_tokens=False))
 
     def _single_tokens(self, marks: Iterable[str]) -> frozenset[int]:
         encoded = map(self._encode, marks)

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 SUPPORTED = (0, 11)
 AT_LEAST = (0, 11, 2)
+
+_INSTALL = (
+    "the adapter works with openrlhf>=0.11.2,<0.12. With a GPU: pip install 'openrlhf[vllm]==0.11.2', as OpenRLHF documents. Without: "
+    "`make trainer-cpu`, then run this with .venv-trainer/bin/python"
+)
 
 REPLACED = (
     ("openrlhf.trainer.ray.vllm_engine", "RolloutRayActor"),
@@ -35,6 +41,7 @@ _USED = (
     ("openrlhf.trainer.ppo_trainer_async", "TrainingActor.train_step", ("rollout_samples", "global_step")),
     ("openrlhf.trainer.ppo_trainer_async", "TrainingActor.init_checkpoint_states", ()),
     ("openrlhf.trainer.ppo_trainer_async", "TrainingActor.save_logs_and_checkpoints", ("global_step", "logs_dict")),
+    ("openrlhf.trainer.ppo_trainer_async", "TrainingActor.save_best_checkpoint", ("eval_metrics", "global_step", "client_states")),
     ("openrlhf.trainer.ppo_trainer_async", "PPOTrainerAsync.fit", ()),
     ("openrlhf.trainer.ppo_utils.experience_maker", "RemoteExperienceMaker.compute_advantages_and_returns", ("experiences",)),
     ("openrlhf.trainer.ppo_utils.experience", "Experience", ("sequences", "action_mask", "rollout_log_probs", "index", "info")),
@@ -55,10 +62,10 @@ def check_version() -> None:
     try:
         found = version("openrlhf")
     except PackageNotFoundError:
-        raise IncompatibleError("openrlhf is not installed: pip install 'openrlhf>=0.11.2,<0.12'") from None
+        raise IncompatibleError(f"openrlhf is not installed in {sys.prefix}; {_INSTALL}") from None
     parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
     if parts[:2] != SUPPORTED or parts < AT_LEAST:
-        raise IncompatibleError(f"openrlhf {found} is installed; the adapter works with openrlhf>=0.11.2,<0.12")
+        raise IncompatibleError(f"openrlhf {found} is installed in {sys.prefix}; {_INSTALL}")
 
 
 def check_names() -> None:

@@ -27,7 +27,9 @@ class Engine(unwrapped(RolloutRayActor)):  # type: ignore[misc]  # the base is k
         kwargs["worker_extension_cls"] = "trainer_adapter.openrlhf.vllm_worker.HubWorker"
         kwargs["logprobs_mode"] = "processed_logprobs"
         kwargs.setdefault("max_logprobs", 1)
-        if settings.of_this_run().cpu:
+        run = settings.of_this_run()
+        kwargs["trust_remote_code"] = run.config.model.trust_remote_code
+        if run.cpu:
             kwargs.update(cpu.ENGINE)
         self._version = 0
         self._n_received = 0

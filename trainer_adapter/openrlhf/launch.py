@@ -8,32 +8,31 @@ from __future__ import annotations
 import importlib
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from trainer_adapter.config import Config
-from trainer_adapter.openrlhf import compat, cpu, settings
+from trainer_adapter.config import Config, ConfigError
+from trainer_adapter.openrlhf import code, compat, cpu, logs, model, settings
 from trainer_adapter.plan import plan
 from trainer_adapter.stream import TaskSource
 
 _CLI = "openrlhf.cli.train_ppo_ray"
+_INTERRUPTED = 130
 _AGENT = Path(__file__).with_name("agent.py")
-_UNSUPPORTED = (
-    "--algo.dynamic_filtering_enable", "--vllm.enable_sleep", "--vllm.sync_with_ray", "--reward.overlong_buffer_len",
-    "--reward.stop_properly_penalty_coef", "--ds.ring_attn_size", "--ds.tensor_parallel_size", "--eval.dataset",
-)  # fmt: skip
-"""Flags of OpenRLHF that go around the queue or that the adapter has a setting of its own for."""
-_OWN_BASELINES = ("reinforce_baseline", "gae")
 
 
 def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str] = ()) -> int:
     """Train to the end; the exit status. Prints why it stopped when it did not get there."""
     try:
-        refuse(config, extra)
         compat.check_version()
-    except (compat.IncompatibleError, ValueError) as error:
+        code.check(config.model)
+        logs.check_wandb(config.train.wandb)
+        model.chat_format_of(config.model)
+    except (compat.IncompatibleError, ConfigError) as error:
         return _stop(error)
     run = settings.Settings(config=config, sources=sources, cpu=not _has_gpu())
     if run.cpu:
@@ -43,45 +42,50 @@ def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str]
     import ray
     from ray.exceptions import RayError
 
+    signals: list[int] = []
+
+    def terminated(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+        sys.exit()
+
     try:
         compat.check_names()
         ray.init(**_ray_options(run))
+        signal.signal(signal.SIGTERM, terminated)  # Ray's own would end the run's processes before its sessions
         _replace()
         _run_cli(flags(run, extra))
     except (compat.IncompatibleError, RayError) as error:
         return _stop(error)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except SystemExit:  # a SIGTERM, with a status that is Ray's; or a flag that OpenRLHF does not know
+        if not signals:
+            raise
+        return 128 + signals[0]
     finally:
-        ray.shutdown()
+        if ray.is_initialized():
+            _end_sessions()
+            ray.shutdown()
     return 0
 
 
-def refuse(config: Config, extra: Sequence[str]) -> None:
-    """Raises ValueError for what OpenRLHF and the adapter cannot do together."""
-    for flag in extra:
-        if flag.partition("=")[0] in _UNSUPPORTED:
-            raise ValueError(f"{flag.partition('=')[0]} does not work with the trajectory queue")
-    if config.algorithm.baseline in _OWN_BASELINES:
-        if config.queue.on_failure == "survivors":
-            raise ValueError(
-                f"baseline {config.algorithm.baseline} is OpenRLHF's own and wants whole groups: not survivors"
-            )
-        if config.rollout.on_rewrite == "split":
-            raise ValueError(
-                f"baseline {config.algorithm.baseline} wants one sequence a trajectory: set on_rewrite = 'refuse'"
-            )
+def _end_sessions() -> None:
+    """Of a run that is left in the middle: otherwise the hub would hold them until their leases end."""
+    import ray
 
-    if config.algorithm.baseline == "gae" and config.queue.b_min != config.queue.b_max:
-        raise ValueError("baseline gae trains a critic, whose batches are of one size: set queue.b_max to queue.b_min")
+    from trainer_adapter.openrlhf import rollouts, trainer
+
+    try:
+        actor = ray.get_actor(rollouts.NAME)
+    except ValueError:  # it has not come so far
+        return
+    trainer.stop(actor)
 
 
 def flags(run: settings.Settings, extra: Sequence[str]) -> list[str]:
     """All of OpenRLHF's flags; what stands later wins."""
-    config = run.config
-    more = ["--ckpt.output_dir", str(Path(config.train.checkpoint, "final"))]
-    if config.algorithm.baseline == "gae":
-        more += ["--critic.num_nodes", "1", "--critic.num_gpus_per_node", str(config.train.n_gpus)]
-    resolved = plan(config, prompts="none", agent=str(_AGENT), extra=(*more, *(cpu.FLAGS if run.cpu else ()), *extra))
-    return list(resolved.flags)
+    own = cpu.FLAGS if run.cpu else ()
+    return list(plan(run.config, prompts="none", agent=str(_AGENT), extra=(*own, *extra)).flags)
 
 
 def _ray_options(run: settings.Settings) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 from openrlhf.trainer.ray import ppo_actor
@@ -108,15 +109,26 @@ class Policy(unwrapped(ppo_actor.PolicyModelActor)):  # type: ignore[misc]  # th
     def save_checkpoint(self, tag: str, client_states: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().save_checkpoint(tag, {**(client_states or {}), "tag": tag}, **kwargs)
         if not self.disable_ds_ckpt:
-            torch.save({"torch": torch.get_rng_state(), "python": random.getstate()}, self._random_file(tag))
+            torch.save(_random_state(), self._random_file(tag))
 
     def _restore_random(self, tag: str) -> None:
-        state = torch.load(self._random_file(tag), weights_only=False)
-        torch.set_rng_state(state["torch"])
-        random.setstate(state["python"])
+        _set_random_state(torch.load(self._random_file(tag), weights_only=False))
 
     def _random_file(self, tag: str) -> Path:
         return Path(self.strategy.args.ckpt.path, "_actor", tag, f"random_rank{os.environ['RANK']}.pt")
+
+
+def _random_state() -> dict[str, Any]:
+    found = {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": np.random.get_state()}
+    return {**found, "cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else found
+
+
+def _set_random_state(state: Mapping[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 PolicyActor = ray.remote(num_gpus=1)(Policy)

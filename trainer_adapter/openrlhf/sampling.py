@@ -58,7 +58,7 @@ class RemoteEngine:
             ray.cancel(answer)
             raise SamplerError(f"no completion within {self.limit_s:g} s") from None
         except RayError as error:
-            raise SamplerError(f"{type(error).__name__}: {str(error).strip().splitlines()[-1:]}") from error
+            raise SamplerError(f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[-1]}") from error
         if got.finish == FinishReason.ABORT:
             raise SamplerError(f"aborted after {len(got.ids)} tokens")
         try:

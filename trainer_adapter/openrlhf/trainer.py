@@ -15,17 +15,21 @@ from typing import Any
 
 import ray
 from openrlhf.trainer import ppo_trainer_async
+from ray.exceptions import GetTimeoutError, RayError
 
 from trainer_adapter.metrics import batch_metrics, progress_line
 from trainer_adapter.openrlhf import logs, settings
 from trainer_adapter.openrlhf.compat import unwrapped
 from trainer_adapter.openrlhf.experience import ExperienceMaker, experience, rows_of
-from trainer_adapter.openrlhf.rollouts import QueueReport, RolloutsActor
+from trainer_adapter.openrlhf.rollouts import NAME, QueueReport, RolloutsActor
 from trainer_adapter.queue import Batch
-from trainer_adapter.versions import Manifest, WeightSyncError
-from trainer_adapter.weight_sync import Limits, Progress, update
+from trainer_adapter.versions import Manifest
+from trainer_adapter.weight_sync import Limits, Progress, compare, update
 
 log = logging.getLogger(__name__)
+
+_STOP_LIMIT_S = 90.0
+"""Longer than a session of a hub that is away takes to be given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,17 @@ class RemoteEngineControl:
     async def resume(self) -> None:
         await self.handle.resume_generation.remote()
 
+    async def held(self) -> str:
+        found: str = await self.handle.held.remote()
+        return found
+
 
 class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]  # the base is known at run time only
     def __init__(self, *args: Any, rollouts: Any, **kwargs: Any) -> None:
+        self._config = settings.of_this_run().config
+        logs.for_wandb(self._config.train.wandb)
         super().__init__(*args, vllm_lock=None, rollout_queue=None, rollout_slots=None, **kwargs)
         logs.show()
-        self._config = settings.of_this_run().config
         self._rollouts = rollouts
         self._version = 0
         self._is_behind = False
@@ -94,7 +103,7 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
                 global_step = self._step(batch, global_step, began)
             self._finish_evaluation(wait=True)
         finally:
-            ray.get(self._rollouts.stop.remote())
+            stop(self._rollouts)
             for logger in (self.wandb_logger, self.tensorboard_logger):
                 if logger is not None:
                     logger.close()
@@ -127,11 +136,9 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
 
     def _compare(self, due: Sequence[int], version: int) -> None:
         """Engines that were sent the same must hold the same, after vLLM has merged and stored it. Raises WeightSyncError."""
-        held: list[str] = ray.get([engine.held.remote() for engine in self.vllm_engines], timeout=self._limits.call_s)
-        log.info("version %d: held %s", version, " ".join(f"{number}:{digest}" for number, digest in enumerate(held)))
-        for number in due[1:]:
-            if held[number] != held[due[0]]:
-                raise WeightSyncError(f"engine {number} holds other weights than engine {due[0]}", engine=number)
+        controls = {number: RemoteEngineControl(handle) for number, handle in enumerate(self.vllm_engines)}
+        held = asyncio.run(compare(controls, due, self._limits))
+        log.info("version %d: held %s", version, " ".join(f"{number}:{digest}" for number, digest in held.items()))
 
     def _step(self, batch: Batch, global_step: int, began: float) -> int:
         waited_s = time.monotonic() - began
@@ -180,10 +187,21 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
             return
         self._evaluation = None
         found = ray.get(answer)
+        if not found:
+            return
         log.info("evaluation of step %d: %s", step, found)
         for logger in (self.wandb_logger, self.tensorboard_logger):
             if logger is not None:
                 logger.log_eval(step, found)
+        self.save_best_checkpoint(found, self._version, self._client_states(self._version))
+
+
+def stop(rollouts: Any) -> None:
+    """End all playing and wait until its sessions have ended; what hinders that is told, not raised."""
+    try:
+        ray.get(rollouts.stop.remote(), timeout=_STOP_LIMIT_S)
+    except (RayError, GetTimeoutError) as error:
+        log.warning("sessions on the hub may be left to their leases: %s", error)
 
 
 TrainerActor = ray.remote(num_cpus=0)(Trainer)
@@ -205,7 +223,7 @@ class AsyncTrainer(unwrapped(ppo_trainer_async.PPOTrainerAsync)):  # type: ignor
     ) -> None:
         if strategy.args.ckpt.save_steps == -1:
             strategy.args.ckpt.save_steps = float("inf")
-        self.generator_actor = RolloutsActor.remote(list(vllm_engines))
+        self.generator_actor = RolloutsActor.options(name=NAME).remote(list(vllm_engines))
         self.trainer_actor = TrainerActor.remote(
             pretrain,
             strategy,

@@ -71,7 +71,9 @@ checkpoint = "{folder}/checkpoint"
 save_every = {save_every}
 resume = {resume}
 tensorboard = "{folder}/tensorboard{n_steps}"
+{wandb}
 """
+WANDB = 'wandb = {{ project = "tests", group = "async", offline = true, folder = "{folder}/runs" }}'
 EVALUATE = """
 [evaluate]
 every = 3
@@ -284,11 +286,11 @@ def start(tmp_path: Path, model: Path, hub: HubProcesses) -> Iterator[Callable[.
     """``start(n_steps=6, ...)`` begins a training run in the test's folder."""
     runs: list[Run] = []
 
-    def begin(*, evaluate: bool = False, **values: object) -> Run:
+    def begin(*, evaluate: bool = False, wandb: bool = False, **values: object) -> Run:
         known: dict[str, object] = {
             "url": hub.url, "model": model, "folder": tmp_path, "n_steps": 6, "n_gpus": 1, "micro_batch": 4, "kl_coef": 0.0,
             "save_every": 1000, "resume": "false", "normalization": "batch", "failure_window": 256, "n_retries": 3, "call_limit_s": 60,
-            "baseline": "grpo", "b_max": 8,
+            "baseline": "grpo", "b_max": 8, "wandb": WANDB.format(folder=tmp_path) if wandb else "",
         }  # fmt: skip
         text = CONFIG.format_map(known | values) + (EVALUATE if evaluate else "")
         tomllib.loads(text)
@@ -312,6 +314,7 @@ def started(command: list[object], folder: Path) -> Run:
             stdout=out,
             stderr=out,
             env={**os.environ, MARK: mark, "COLUMNS": "200"},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever is in the background ignores it
         )
     return Run(folder, process, mark, time.monotonic())
 

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 def test_asynchronous_run_over_two_environments_with_a_stale_engine(start: Callable[..., Any], hub: Any) -> None:
     """B001, B012, B016, B055, B057: six optimizer steps, every update verified, every session ended."""
-    run = start(n_steps=6, evaluate=True)
+    run = start(n_steps=6, evaluate=True, wandb=True)
     assert run.wait() == 0, run.tail()
 
     kinds = [(version, kind) for version, _, kind in run.sent()]
@@ -37,8 +37,17 @@ def test_asynchronous_run_over_two_environments_with_a_stale_engine(start: Calla
     assert max(metrics["staleness/max"]) <= 3
     assert metrics["ratio/q0.5"][0] == pytest.approx(1, abs=1e-3), "policy and engine agree about the same weights"
     assert metrics["batch/groups"][0] >= 4 and max(metrics["batch/groups"]) <= 8
+    assert set(metrics["failure_rate/calculator"]) == {0.0}
     evaluated = run.metrics(6, "eval")
-    assert {"pass1/calculator", "pass4/calculator"} <= set(evaluated)
+    assert {"pass1/calculator", "pass4/calculator", "success/calculator", "pass1"} <= set(evaluated)
+
+    (best,) = (run.folder / "checkpoint" / "_actor").glob("best_global_step*")
+    assert (best / "random_rank0.pt").exists() and f"Saved best checkpoint: {best.name} (pass1=" in run.log
+    (written,) = (run.folder / "runs" / "wandb").glob("offline-run-*/*.wandb")
+    sent = written.read_bytes()
+    assert all(
+        name.encode() in sent for name in ("train/reward/calculator", "train/staleness/max", "eval/pass1/calculator")
+    )
     assert hub.count("envhub_sessions") == 0
 
     played = int(metrics["queue/admitted"][-1]) + 4 * len(evaluated["pass1/calculator"])

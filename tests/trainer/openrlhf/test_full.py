@@ -87,6 +87,19 @@ def test_hung_engine_stops_the_run_and_is_named(start: Callable[..., Any], hub: 
     assert re.search(r"training stopped: WeightSyncError: engine \d could not be paused: no answer", run.log), (
         run.tail()
     )
+    assert hub.count("envhub_sessions") == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_run_ends_its_sessions(
+    start: Callable[..., Any], hub: Any, number: signal.Signals, status: int
+) -> None:
+    """B001: nothing is left to leases."""
+    run = start(n_steps=500)
+    run.wait_for_step(2)
+    run.process.send_signal(number)
+    assert run.wait(120) == status, run.tail()
+    assert hub.count("envhub_sessions") == 0
 
 
 def test_run_goes_on_from_a_checkpoint(start: Callable[..., Any], hub: Any, tmp_path: Path) -> None:

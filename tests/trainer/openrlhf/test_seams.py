@@ -149,7 +149,7 @@ def test_experiences_survive_batching_and_splitting() -> None:
     assert torch.isfinite(merged.rollout_log_probs).all()
 
 
-@pytest.mark.parametrize("baseline", ["grpo", "grpo_no_std", "rloo"])
+@pytest.mark.parametrize("baseline", ["grpo", "grpo_no_std", "rloo", "reinforce_baseline"])
 def test_group_advantages_are_openrlhfs(baseline: str) -> None:
     import torch
 
@@ -167,6 +167,60 @@ def test_group_advantages_are_openrlhfs(baseline: str) -> None:
         both.ours.args.rollout.n_samples_per_prompt == 4
         and both.ours.advantage_estimator == both.stock.advantage_estimator
     )
+
+
+def test_every_turn_of_an_episode_gets_the_whole_advantage_b054() -> None:
+    """Whatever the discount: what stands between turns neither ends an episode nor takes part."""
+    from dataclasses import replace as changed
+
+    turns = (2, 3, 6, 9, 10)
+    rows = [
+        changed(row(reward, member=member), sequence=sequence(13, turns)) for member, reward in enumerate([1.0, 0.0])
+    ]
+    rows.append(changed(row(0.0, member=2), sequence=sequence(5, (2,))))
+    both = maker("grpo_no_std", n_samples=3)
+    both.ours.args.algo.advantage.gamma = 0.5
+    both.ours.rows = rows
+    made = both.ours.compute_advantages_and_returns(experiences(rows, both.ours))
+    found = [value[: len(mask)] for each in made for value, mask in zip(each.advantages, each.action_mask, strict=True)]
+    for values, one, wanted in zip(found, rows, (2 / 3, -1 / 3, -1 / 3), strict=True):
+        mask = one.sequence.mask[1:]
+        assert values[: len(mask)].tolist() == pytest.approx([wanted * trained for trained in mask])
+    assert both.ours.args.algo.advantage.gamma == 0.5
+
+
+def test_ratios_of_more_tokens_than_a_quantile_of_pytorch_takes() -> None:
+    import torch
+
+    from trainer_adapter.openrlhf.experience import _ratios
+
+    n = (1 << 24) + 5
+    policy = torch.linspace(-1, 1, n, dtype=torch.float32).reshape(1, n)
+    large = SimpleNamespace(action_log_probs=policy, rollout_log_probs=torch.zeros(1, n), action_mask=torch.ones(1, n))
+    found = _ratios([large])
+    assert found["ratio/q0.5"] == pytest.approx(1.0, abs=1e-4) and found["ratio/max"] == pytest.approx(
+        2.71828, abs=1e-3
+    )
+    assert found["ratio/q0.01"] == pytest.approx(0.3753, abs=1e-3)
+
+
+def test_random_states_are_kept_and_restored() -> None:
+    """PyTorch's, Python's and NumPy's, as a resumed run finds them."""
+    import random
+
+    import numpy
+    import torch
+
+    from trainer_adapter.openrlhf.policy import _random_state, _set_random_state
+
+    def drawn() -> tuple[float, ...]:
+        return float(torch.rand(())), random.random(), float(numpy.random.rand())
+
+    state = _random_state()
+    first = drawn()
+    assert drawn() != first
+    _set_random_state(state)
+    assert drawn() == first
 
 
 def test_equal_rewards_in_float_rounding_train_nothing() -> None:

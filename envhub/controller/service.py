@@ -151,8 +151,7 @@ class ControllerService:
         fingerprint = hashlib.sha256(body).digest()
         known = self._keyed.get(key)
         if known is not None and known.fingerprint not in (None, fingerprint):
-            given = key.partition(":")[2].partition(":")[2] if op == "fork" else key
-            raise InvalidRequestError(f"request_key {given!r} was used for a different {op}")
+            raise InvalidRequestError(f"this request_key was used for a different {op}")
         if known is not None and known.session_id is not None:
             known.delivered = True
             try:

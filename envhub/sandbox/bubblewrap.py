@@ -139,10 +139,10 @@ class BubblewrapDriver:
     async def _start(
         self, spec: SandboxSpec, *, source: BubblewrapSandbox | None, restore: bytes | None
     ) -> BubblewrapSandbox:
-        if self._closed:
-            raise UnavailableError("the sandbox driver is closed")
+        self._check_open()
         place = self._stage(spec.image)
         async with self._starting:
+            self._check_open()
             sandbox = BubblewrapSandbox.prepared(
                 self,
                 Setting(spec, place, self._machine.controllers, self._seccomp),
@@ -156,6 +156,10 @@ class BubblewrapDriver:
                 await asyncio.shield(sandbox.close())
                 raise
         return sandbox
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the sandbox driver is closed")
 
     async def copy(self, source: BubblewrapSandbox, state: bytes) -> Sandbox:
         """A sandbox that starts with the files of ``source`` and its shell in that state.

@@ -31,6 +31,8 @@ _JUDGE_ENVIRONMENT = {**_ENVIRONMENT, "PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH":
 _HOSTNAME = "sandbox"
 _SPARE_S = 30.0
 """What the spawner may take beyond a process's own limit."""
+LAUNCH_S = 60.0
+"""What it may take for a start; a copy has many files to bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,11 @@ class BubblewrapSandbox:
             raise EpisodeFailedError(f"the sandbox did not start: {said or error.message}") from error
 
     async def _launch(self, request: Mapping[str, Any]) -> None:
-        answer, _ = await self._link.start(request, self._channel.open())
+        try:
+            async with asyncio.timeout(LAUNCH_S):
+                answer, _ = await self._link.start(request, self._channel.open())
+        except TimeoutError as error:
+            raise SandboxLostError(f"nothing was started within {LAUNCH_S:g} s") from error
         self._monitor, self._init = answer["monitor"], answer.get("child-pid")
         if self._init is None:
             raise SandboxLostError("bwrap ended at once")

@@ -71,6 +71,7 @@ def _become_judge(request: Mapping[str, Any], session: Session, entrances: list[
         bounded = list(request["session"]["controllers"]["folders"])
         stage.limit_resources(request["limits"]["memory_bytes"], request["limits"]["n_processes"], bounded)
         arguments = stage.file_with(os.fsencode("\0".join([*_judge_argv(place), *isolation, ""])))
+        stage.default_signals()
         os.execv(place.bwrap, [place.bwrap, "--args", str(arguments), "--", *request["argv"]])
     except Exception as error:  # boundary: a view that was not made must not look like a check that failed
         os.write(2, f"bwrap: the judge's view could not be made: {error}\n".encode())

@@ -5,7 +5,8 @@ whatever a command does to its own shell, an older one that it never touched is 
 
 One reader waits for requests. For each it forks a child that evaluates the script and then becomes the reader itself, with all
 that the script changed; the reader that forked it stays behind as the checkpoint to fall back on, until the next child has been
-forked. The pipe that every reader inherits tells the first process when none is left: it kills the rest and starts a new one.
+forked. The pipe that every reader inherits tells the first process when none is left: it kills the rest, unless a reader has said
+that it makes way, and starts a new one.
 """
 
 from __future__ import annotations
@@ -76,15 +77,15 @@ unset REPLY BASH_EXECUTION_STRING;
 PS4=$'\a+ ';
 __envhub_p= __envhub_g= __envhub_o= __envhub_s=0 __envhub_f=1;
 while :; do
+  REPLY=;
   coproc {
     exec 252>&1 1>&253 0</dev/null;
     unset COPROC COPROC_PID;
     eval "$__envhub_l";
   };
-  { IFS= read -r -u 252; } 252<&"${COPROC[0]}";
+  { IFS= read -r -u 252; [[ $REPLY == N ]] && while read -r -u 252 __envhub_k; do :; done; } 252<&"${COPROC[0]}";
   [[ $REPLY == Q || $BASHPID != 1 ]] && exit 0;
-  [[ $REPLY == N ]] && continue;
-  kill -KILL -1;
+  [[ $REPLY == N ]] || kill -KILL -1;
   wait;
   printf '\0%s:X:%s:\0' "$__envhub_t" "$__envhub_t" >&251 || exit 0;
 done
@@ -94,6 +95,7 @@ CHECKPOINT = rb"""
 { builtin set +aefkuvxET; } 2>/dev/null
 builtin exec 2>/dev/null
 IFS=$'\n'
+{
 builtin set -f
 builtin printf 'builtin unset -v $(builtin compgen -e)\nbuiltin cd -- %q\n' "$PWD"
 builtin shopt -p
@@ -116,9 +118,15 @@ builtin printf '\n'
 if [[ $__envhub_o ]]; then builtin printf 'builtin set -%s\n' "$__envhub_o"
 else builtin printf '(builtin exit %s)\n' "$__envhub_s"
 fi
-builtin exit 0
+} | while builtin read -rN 900 __envhub_k || [[ $__envhub_k ]]; do
+  __envhub_k=${__envhub_k//'^'/'^a'}
+  __envhub_k=${__envhub_k//$'\n'/'^b'}
+  builtin printf '\0%s:T:%s:%s\0' "$__envhub_t" "$__envhub_n" "$__envhub_k"
+done
+builtin exit $(( PIPESTATUS[0] | PIPESTATUS[1] ))
 """
-"""Prints a script that gives another shell the state of this one. It ends its shell, so the state stays as it is."""
+"""Tells, in T markers, a script that gives another shell the state of this one. Each is one write, as bash writes line by line, so
+that nothing a session's other processes write gets into it. It ends its shell, so the state stays as it is."""
 
 REAPER = r"""
 shopt -s nullglob
@@ -216,12 +224,14 @@ def ping(nonce: str) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Marker:
     """``kind`` S: a script starts, value its pid. E: it ended, D: it ended its shell; value its status. R: the reader is ready.
-    X: every reader was gone and a new one starts. ``value`` fits a pid or a status, whatever a session makes up; else it is 0."""
+    X: every reader was gone and a new one starts. T: a piece of a state, ``data``. ``value`` fits a pid or a status, whatever a
+    session makes up; else it is 0."""
 
     kind: str
     nonce: str
     value: int
     cwd: str
+    data: bytes = b""
 
 
 class MarkerStream:
@@ -266,6 +276,8 @@ def _parse(body: bytes) -> Marker | None:
     """None for what the program inside would not write."""
     kind, _, rest = body.decode("utf-8", "replace").partition(":")
     nonce, _, rest = rest.partition(":")
+    if kind == "T":
+        return Marker(kind, nonce, 0, "", body.split(b":", 2)[-1].replace(b"^b", b"\n").replace(b"^a", b"^"))
     if kind in ("R", "X"):
         return Marker(kind, nonce, 0, rest)
     value, _, cwd = rest.partition(":")

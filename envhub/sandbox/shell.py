@@ -61,6 +61,7 @@ class Shell:
         self._unfinished: _Run | None = None
         self._cwd = "/"
         self._depth = 0
+        self._moving: bytes | None = None
         self._lost: str | None = None
 
     @staticmethod
@@ -92,24 +93,29 @@ class Shell:
         refusal = _refusal(data)
         if refusal is not None:
             return CommandResult(CommandStatus.OK, 2, refusal, len(refusal), False, self._cwd)
-        if self._depth >= MAX_DEPTH:
-            await self._renew()
+        restarted = (self._depth >= MAX_DEPTH or self._moving is not None) and not await self._renewed()
         output = Output(max_bytes)
         run = await self._execute(data, timeout_s, output)
+        run.restarted |= restarted
         text, truncated = output.finish()
         return CommandResult(run.status(), run.exit_code, text, output.total_bytes, truncated, self._cwd)
 
     async def checkpoint(self) -> bytes:
         """The state as a script for ``start``: cwd, umask, variables, functions, options, aliases, positional parameters."""
-        state = _Collected(MAX_STATE_BYTES)
-        run = await self._execute(program.CHECKPOINT, CHECKPOINT_S, state)
+        if self._moving is not None:
+            await self._renewed()
+        run, state = await self._told()
         if state.overflowed:
             raise EpisodeFailedError(
                 f"{NOT_COPIED}: the variables and functions of its shell hold more than {MAX_STATE_BYTES >> 20} MiB"
             )
-        if run.status() is not CommandStatus.DIED or run.exit_code != 0:
+        if not run.is_state():
             raise EpisodeFailedError(f"{NOT_COPIED}: its shell does not tell its variables ({run.status()})")
         return bytes(state.data)
+
+    async def _told(self) -> tuple[_Run, _Collected]:
+        state = _Collected(MAX_STATE_BYTES)
+        return await self._execute(program.CHECKPOINT, CHECKPOINT_S, state), state
 
     async def close(self) -> None:
         """Stop listening. Idempotent; the channel stays the driver's to close."""
@@ -136,23 +142,29 @@ class Shell:
             self._depth += 1
         return run
 
-    async def _renew(self) -> None:
+    async def _renewed(self) -> bool:
         """Go on in a new reader, with the state that ``checkpoint`` keeps; descriptors and jobs of the old one are not part of it,
-        what they run lives on. A state that cannot be told stays where it is, for now."""
-        try:
-            state = await self.checkpoint()
-        except EpisodeFailedError as error:
-            log.info("a shell is not renewed: %s", error.message)
-            self._depth -= RENEWAL_RETRY
-            return
+        what they run lives on. A state that cannot be told stays where it is, for now; one on its way when a caller goes away is
+        brought there by the next call. False when any of this was lost."""
+        if self._moving is None:
+            telling, state = await self._told()
+            if state.overflowed or not telling.is_state():
+                log.info("a shell is not renewed: %s", telling.status(), extra={"n_bytes": len(state.data)})
+                self._depth = max(0, self._depth - RENEWAL_RETRY)
+                return not telling.restarted
+            self._moving = bytes(state.data)
+        elif self._unfinished is not None:
+            await self._recover(self._unfinished)
         run = self._unfinished = _Run(_Discard())
         await self._send(program.renew(run.nonce) + program.ping(run.ping), START_S)
-        if not await self._until(run, run.is_ready, RESTART_S):
+        is_there = await self._until(run, run.is_ready, SETTLE_S) or await self._answers(run)
+        if not is_there:
             await self._restart(run)
         self._unfinished = None
         self._last_runner = None
-        await self._execute(state, RESTART_S, _Discard())
-        self._depth = 0
+        restoring = await self._execute(self._moving, RESTART_S, _Discard())
+        self._moving, self._depth = None, 0
+        return is_there and restoring.status() is CommandStatus.OK
 
     async def _settled(self, run: _Run) -> bool:
         if not await self._until(run, lambda: run.is_ready() or run.is_rolled_back(), SETTLE_S):
@@ -299,8 +311,11 @@ class _Collected:
         return len(self.data) > self._max_bytes
 
     def feed(self, data: bytes) -> None:
+        """What others write meanwhile is no part of the state."""
+
+    def add(self, piece: bytes) -> None:
         if not self.overflowed:
-            self.data += data
+            self.data += piece
 
 
 class _Run:
@@ -339,6 +354,10 @@ class _Run:
     def is_ready(self) -> bool:
         return self._ready
 
+    def is_state(self) -> bool:
+        """Whether the shell has told its state whole."""
+        return self.status() is CommandStatus.DIED and self.exit_code == 0
+
     def status(self) -> CommandStatus:
         if self.restarted:
             return CommandStatus.RESTARTED
@@ -364,6 +383,9 @@ class _Run:
         elif event.kind == "R" and event.nonce == self.ping:
             self._ready = True
             self._at(event.cwd)
+        elif event.kind == "T" and event.nonce == self.nonce and isinstance(self._sink, _Collected):
+            self.total_bytes += len(event.data)
+            self._sink.add(event.data)
         elif event.nonce != self.nonce or not self._take_marker(event):
             self.total_bytes += MARKER_BYTES
 

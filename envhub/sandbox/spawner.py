@@ -206,7 +206,8 @@ def _become_sandbox(
         os.close(fd)
     stage.forbid_more_namespaces()
     stage.limit_resources(limits.memory_bytes, limits.n_processes, list(group.controllers.folders))
-    answer(reply, monitor=os.getpid())
+    said = json.dumps({"monitor": os.getpid()}).encode() + b"\n"
+    os.write(reply, said)  # raises when nobody waits for the start any more
     argv = [
         place.bwrap, *stage.session_argv(place),
         *stage.isolation_argv(request["environment"], hostname=request["hostname"], cwd=request["cwd"], seccomp=seccomp),
@@ -216,6 +217,7 @@ def _become_sandbox(
     os.dup2(stdin, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    stage.default_signals()
     os.execv(place.bwrap, argv)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -196,6 +197,12 @@ def limit_resources(memory_bytes: int, n_processes: int, bounded: Sequence[str])
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if "pids" not in bounded:
         resource.setrlimit(resource.RLIMIT_NPROC, (n_processes, n_processes))
+
+
+def default_signals() -> None:
+    """Python ignores some, and what it executes would go on ignoring them."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def allow_many_files() -> None:

@@ -99,8 +99,7 @@ def _become(request: Mapping[str, Any], entrances: list[int], standard: list[int
         syscalls.keep_capabilities(syscalls.CAPABILITIES.values())
         if request["seccomp"]:
             syscalls.load_seccomp(bytes.fromhex(request["seccomp"]))
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        stage.default_signals()
         os.execvpe(request["argv"][0], request["argv"], request["environment"])
     except FileNotFoundError as error:
         code = _NOT_FOUND

@@ -21,8 +21,10 @@ from envhub.core.errors import (
     SandboxFileError,
     SandboxLostError,
     SandboxUnavailableError,
+    UnavailableError,
 )
 from envhub.core.sandbox import CommandStatus, ForkableSandbox, Sandbox, SandboxLimits, SandboxSpec, View
+from envhub.sandbox import bubblewrap_sandbox
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox
 from envhub.sandbox.cgroups import Group
@@ -589,6 +591,52 @@ async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(
             await until(none_is_prepared)
             async with started(bubblewrap) as third:
                 assert await out(third, "echo on") == "on\n"
+
+
+async def test_a_start_that_hangs_ends_in_time_and_leaves_nothing(
+    bubblewrap: BubblewrapDriver, machine: Machine, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrap_sandbox, "LAUNCH_S", 1.0)
+    spawner = bubblewrap.spawner().pid
+    first = await bubblewrap.start(SandboxSpec())
+    await first.close()
+
+    def children() -> list[int]:
+        return list(map(int, Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()))
+
+    async def only_the_next_is_prepared() -> bool:
+        return len(children()) == 1
+
+    async def it_gave_up() -> bool:
+        return ahead not in children()
+
+    await until(only_the_next_is_prepared)
+    (ahead,) = children()
+    os.kill(ahead, signal.SIGSTOP)
+    with pytest.raises(EpisodeFailedError, match=r"nothing was started within 1 s"):
+        await bubblewrap.start(SandboxSpec())
+    os.kill(ahead, signal.SIGCONT)
+    await until(it_gave_up)
+    assert groups_of(machine, owner_in(runtime)) == []
+    async with started(bubblewrap) as box:
+        assert await out(box, "echo on") == "on\n"
+
+
+async def test_starts_that_wait_when_the_driver_closes_do_not_start(
+    bubblewrap: BubblewrapDriver, machine: Machine, runtime: Path
+) -> None:
+    owner = owner_in(runtime)
+    starts = asyncio.gather(*(bubblewrap.start(SandboxSpec()) for _ in range(24)), return_exceptions=True)
+    await asyncio.sleep(0.01)
+    await bubblewrap.close()
+    ended = await starts
+    assert sum(isinstance(each, UnavailableError) for each in ended) >= 8, ended
+    assert bubblewrap._link is None and groups_of(machine, owner) == []
+
+
+async def test_no_signal_is_ignored_from_the_start(box: Sandbox) -> None:
+    assert await out(box, "yes | head -1; grep SigIgn /proc/self/status") == "y\nSigIgn:\t0000000000000000\n"
+    assert "SigIgn:\t0000000000000000" in await judged(box, "cat /proc/self/status")
 
 
 def test_driver_says_what_it_can_enforce(bubblewrap: BubblewrapDriver) -> None:

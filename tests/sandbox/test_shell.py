@@ -15,7 +15,7 @@ import pytest
 from envhub.core.clock import SystemClock
 from envhub.core.errors import SandboxLostError
 from envhub.core.sandbox import CommandResult, CommandStatus
-from envhub.sandbox import shell
+from envhub.sandbox import program, shell
 from envhub.sandbox.shell import Shell
 from tests.sandbox.local_channel import LocalChannel, local_channel, local_shell
 
@@ -241,6 +241,70 @@ async def test_a_shell_that_does_not_tell_its_state_goes_on_as_it_is(
     assert await session.said("echo ${#v} $n") == "2000 12\n"
 
 
+async def test_what_others_write_is_no_part_of_the_state(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shell, "MAX_DEPTH", 3)
+    await session.run('for i in {1..200}; do eval "f$i() { echo a; echo b; }"; done; n=0')
+    await session.run("while :; do echo ')'; done & p=$!")
+    for _ in range(12):
+        await session.run("(( n += 1 ))")
+    state = await session.shell.checkpoint()
+    assert (await session.said("kill $p; wait; declare -F | wc -l; f200; echo $n")).endswith("200\na\nb\n12\n")
+    async with local_shell(str(tmp_path), restore=state) as other:
+        assert (await other.run("declare -F | wc -l; f200", timeout_s=9, max_bytes=99)).output == "200\na\nb\n"
+
+
+async def test_a_renewal_that_is_cancelled_is_made_good_by_the_next_call(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "MAX_DEPTH", 2)
+    real = program.renew
+
+    def renew(nonce: str) -> bytes:
+        asyncio.get_running_loop().call_later(0.001, running.cancel)
+        return real(nonce)
+
+    await session.run("v=1; f() { echo f; }")
+    await session.run("cd /usr")
+    monkeypatch.setattr(program, "renew", renew)
+    running = asyncio.ensure_future(session.run("v=2"))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    monkeypatch.setattr(program, "renew", real)
+    assert await session.said("echo $v $PWD; f") == "1 /usr\nf\n"
+
+
+async def test_a_forged_renewal_costs_nothing_and_a_loss_by_it_is_said(session: Session) -> None:
+    forge = "for p in /proc/[0-9]*/fd/252; do echo N >$p; done 2>/dev/null"
+    killing = f"{forge}; for p in /proc/[0-9]*; do [[ -e $p/fd/252 ]] && kill -9 ${{p#/proc/}}; done; kill -9 $BASHPID"
+
+    async def held() -> int:
+        """Descriptors of the first process, and processes."""
+        return sum(map(int, (await session.said("ls /proc/1/fd | wc -l; ps ax | wc -l")).split()))
+
+    await session.run("v=1")
+    before = await held()
+    for _ in range(20):
+        await session.run(forge)
+    assert await session.said("echo $v") == "1\n" and await held() <= before
+    assert (await session.run(killing)).status is STATUS.RESTARTED
+    assert await session.said("echo ${v-none}") == "none\n"
+    assert await held() <= before
+
+
+async def test_a_state_that_is_lost_on_its_way_is_said(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "MAX_DEPTH", 2)
+    monkeypatch.setattr(shell, "RESTART_S", 0.5)
+    await session.run("v=1")
+    await session.run("echo")
+    monkeypatch.setattr(
+        program, "CHECKPOINT", program.CHECKPOINT.replace(b"builtin declare -f", b"echo 'kill -9 $BASHPID'")
+    )
+    assert (await session.run("echo")).status is STATUS.RESTARTED
+    assert await session.said("echo ${v-none}") == "none\n"
+
+
 @pytest.mark.slow
 async def test_two_thousand_commands_leave_the_state_and_the_memory(session: Session) -> None:
     await session.run("n=0")
@@ -264,17 +328,19 @@ async def test_a_cancelled_command_is_cleaned_up_by_the_next(session: Session) -
 
 async def test_a_checkpoint_restores_into_another_shell(session: Session, tmp_path: Path) -> None:
     await session.run(
+        "odd=$'a^b^a\\nb\\001\\377\\200^x'\n"
         "cd /usr; plain='a b'; export shown=$'x\\ny'; declare -A m=([k 1]='v\"2'); declare -i n=3; declare -r fixed=1; unset HOME\n"
         "f() { echo \"f $1\"; }; export -f f; declare -n ref=plain; alias ll='ls -l'\n"
         "shopt -s extglob expand_aliases; set -ufo pipefail\n"
         "g() { case $1 in +(a)) echo as;; esac; }; umask 027; set -- one 'two three'; PATH=/usr/bin:/bin"
     )
+    await session.run("h() { cat <<X\n^a^b\n  é ^\nX\n}")
     state = await session.shell.checkpoint()
     assert await session.said("echo $n; printenv shown") == "3\nx\ny\n"
     async with local_shell(str(tmp_path), restore=state) as other:
         result = await other.run(
             'echo "$PWD|$plain|${m[k 1]}|$n|$fixed|${HOME-none}|$ref|$2|$-|$(umask)"; f 1; bash -c "f 2"; g aaa; printenv shown; '
-            "alias ll; echo *; fixed=2",
+            "alias ll; echo *; [[ $odd == $'a^b^a\\nb\\001\\377\\200^x' ]] && echo odd; h | tr '\\n' ,; fixed=2",
             timeout_s=20, max_bytes=4000,
         )  # fmt: skip
     first, *rest = result.output.splitlines()
@@ -282,7 +348,7 @@ async def test_a_checkpoint_restores_into_another_shell(session: Session, tmp_pa
     assert fields[:8] == ["/usr", "a b", 'v"2', "3", "1", "none", "a b", "two three"] and fields[9] == "0027", result
     assert {"u", "f"} <= set(fields[8])
     assert rest[:7] == ["f 1", "f 2", "as", "x", "y", "alias ll='ls -l'", "*"], rest
-    assert "readonly variable" in rest[-1]
+    assert rest[7] == "odd" and rest[8].startswith("^a^b,  é ^,") and "readonly variable" in rest[-1], rest
 
 
 async def test_a_lost_sandbox_stays_lost(session: Session) -> None:

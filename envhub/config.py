@@ -100,7 +100,16 @@ def load(environ: Mapping[str, str], *, environment_names: Collection[str], file
     for name, text in environ.items():
         if name.startswith(PREFIX) and not _for_tests(name.removeprefix(PREFIX)):
             _apply(values, name, text, environment_names)
-    return checked(values, "settings")
+    settings = checked(values, "settings")
+    _check_key("ENVHUB_CLIENT_KEY", settings.client_key)
+    _check_key("ENVHUB_WORKER_KEY", settings.worker_key)
+    return settings
+
+
+def _check_key(name: str, key: str | None) -> None:
+    """A key travels in an HTTP header: what cannot be sent there would be refused by everyone, with less to say."""
+    if key is not None and not (key.isascii() and key.isprintable() and key and " " not in key):
+        raise ConfigError(f"{name} (or its _FILE) is empty, or has spaces, line breaks or letters beyond ASCII in it")
 
 
 def checked(values: Mapping[str, Any], what: str) -> Settings:
@@ -150,7 +159,7 @@ def _parsed(name: str, key: str, text: str) -> object:
         if not all(label and separator for label, separator, _ in pairs):
             raise ConfigError(f"{name}: {text!r} is not name=value, by commas")
         return {label: value for label, _, value in pairs}
-    return text
+    return text.strip() if key in ("client_key", "worker_key") else text
 
 
 def _secret(name: str, path: str) -> str:

@@ -55,6 +55,24 @@ def test_a_key_can_come_from_a_file(tmp_path: Path) -> None:
     assert settings.environment_settings == {"db": {"url": "s3cret"}}
 
 
+@pytest.mark.parametrize("key", ["s3cret\r\n", " s3cret ", "s3cret\r"])
+def test_what_an_editor_or_a_shell_leaves_around_a_key_is_not_part_of_it(tmp_path: Path, key: str) -> None:
+    secret = tmp_path / "key"
+    secret.write_bytes(key.encode())
+    assert read({"ENVHUB_WORKER_KEY_FILE": str(secret)}).worker_key == "s3cret"
+    assert read({"ENVHUB_WORKER_KEY": key}).worker_key == "s3cret"
+
+
+@pytest.mark.parametrize("key", ["", " ", "two\nlines", "two words", "schl\u00fcssel", "a\x00b"])
+def test_a_key_that_no_header_can_carry_is_refused_by_name(tmp_path: Path, key: str) -> None:
+    secret = tmp_path / "key"
+    secret.write_text(key)
+    with pytest.raises(ConfigError, match="ENVHUB_CLIENT_KEY"):
+        read({"ENVHUB_CLIENT_KEY_FILE": str(secret)})
+    with pytest.raises(ConfigError, match="ENVHUB_WORKER_KEY"):
+        read({"ENVHUB_WORKER_KEY": key})
+
+
 def test_the_password_of_the_database_can_come_from_a_file_as_keys_do(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("s3cret\n")

@@ -39,7 +39,7 @@ def connect(address: str) -> None:
     try:
         ray.init(address, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RaySystemError) as error:
-        raise ConfigError(f"cannot join the Ray cluster {address!r}: {_words(error)}") from None
+        raise _not_joined(address, _words(error)) from None
 
 
 def _knock(address: str) -> None:
@@ -50,7 +50,14 @@ def _knock(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
     except OSError as error:
-        raise ConfigError(f"cannot join the Ray cluster {address!r}: {error.strerror or error}") from None
+        raise _not_joined(address, str(error.strerror or error)) from None
+
+
+def _not_joined(address: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"cannot join the Ray cluster {address!r}: {why.rstrip('.')}; to start one on this machine: ray start --head; to name "
+        "another: envhub up --ray HOST:PORT"
+    )
 
 
 def leave() -> None:

@@ -51,4 +51,8 @@ def _check(who: str, expected: str | None, headers: Iterable[tuple[bytes, bytes]
     given = next((value for name, value in headers if name == b"authorization"), b"")
     scheme, _, key = given.partition(b" ")
     if scheme.lower() != b"bearer" or not hmac.compare_digest(key.strip(), expected.encode()):
-        raise AuthenticationError(f"a {who} key is needed: send it as 'Authorization: Bearer <key>'")
+        wrong = "the key that was sent is not the hub's" if given else "none was sent"
+        raise AuthenticationError(
+            f"a {who} key is needed, and {wrong}: set ENVHUB_{who.upper()}_KEY (or the same name with _FILE), or send "
+            "'Authorization: Bearer <key>'"
+        )

@@ -82,6 +82,10 @@ class BubblewrapSandbox:
             "name": self._name, "controllers": self.setting.controllers.to_json(), "monitor": self._monitor, "init": self._init
         }  # fmt: skip
 
+    @property
+    def alive(self) -> bool:
+        return self._closing is None and self._link.alive and self._init is not None and process(self._init) is not None
+
     async def start(self, source: BubblewrapSandbox | None, restore: bytes | None) -> None:
         """Raises EpisodeFailedError, UnavailableError."""
         spec = self.setting.spec

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Coroutine, Hashable
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from envhub.core.clock import Clock
 from envhub.core.errors import EnvhubError, EpisodeError, RequestError, ShuttingDownError, UnavailableError
@@ -26,6 +27,14 @@ REFILL_AFTER_S = 0.02
 """What was taken is replaced a moment later: the first command of who took it goes first."""
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A sandbox of which it costs nothing to tell whether it is still there."""
+
+    @property
+    def alive(self) -> bool: ...
 
 
 class WarmPool:
@@ -60,10 +69,13 @@ class WarmPool:
         shelf = self._shelf(spec)
         if self._closing is not None:
             raise ShuttingDownError("the sandbox pool is closed")
-        if shelf.ready:
+        while shelf.ready:
             sandbox = shelf.ready.popleft().sandbox
             self._own(self._timers, self._pause(REFILL_AFTER_S))
-            return sandbox
+            if not isinstance(sandbox, Watched) or sandbox.alive:
+                return sandbox
+            log.warning("a warm sandbox has ended")
+            self._discard(sandbox)
         return await self._started(shelf)
 
     def n_ready(self, spec: SandboxSpec) -> int:

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ Operation = Callable[[Mapping[str, Any], list[int], int], None]
 PACKET_BYTES = 192 << 10
 _MAX_FDS = 8
 _CHECK_PARENT_MS = 1000
+_ROOM_S = 3.0
 _ROOM_ERRORS = (11, 12, 24, 28)
 """EAGAIN, ENOMEM, EMFILE, ENOSPC."""
 
@@ -67,7 +68,7 @@ def _take(control: socket.socket, inherited: Sequence[int]) -> bool:
     if not data:
         return False
     try:
-        if os.fork() == 0:
+        if _fork_for(data) == 0:
             _child(control, inherited, data, fds)
     except OSError as error:
         answer(fds[0], error="room", message=f"the machine has no room for another process: {error}")
@@ -75,6 +76,36 @@ def _take(control: socket.socket, inherited: Sequence[int]) -> bool:
         for fd in fds:
             os.close(fd)
     return True
+
+
+def _fork_for(data: bytes) -> int:
+    """Raises OSError. Where nothing bounds a session's processes they may be all that this machine lets us have: what is to be
+    closed is killed by this process itself, and makes the room."""
+    try:
+        return os.fork()
+    except OSError:
+        request = json.loads(data)
+        if request["op"] != "close":
+            raise
+        _kill(request)
+    until = time.monotonic() + _ROOM_S
+    while True:
+        _collect_children()
+        try:
+            return os.fork()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def _kill(request: Mapping[str, Any]) -> None:
+    """The processes of a sandbox end with its first."""
+    for role in ("init", "monitor"):
+        pid = request[role]
+        if pid is not None and _is_ours(pid, request["monitor"], os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:

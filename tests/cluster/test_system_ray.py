@@ -190,6 +190,7 @@ async def test_a_cluster_that_is_not_there_is_told(processes: Processes, tmp_pat
     )
     assert await process.exited(60) == 2
     assert f"envhub: cannot join the Ray cluster '{address}'" in process.text()
+    assert "ray start --head" in process.text() and "envhub up --ray HOST:PORT" in process.text()
 
 
 async def until_done(tasks: list[asyncio.Task[Any]], number: int) -> None:

@@ -43,8 +43,13 @@ def test_any_other_key_is_refused(value: bytes) -> None:
 
 
 def test_no_header_is_refused() -> None:
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(AuthenticationError, match="none was sent: set ENVHUB_WORKER_KEY"):
         KEYS.check_worker([])
+
+
+def test_a_wrong_key_is_told_from_none() -> None:
+    with pytest.raises(AuthenticationError, match="the key that was sent is not the hub's: set ENVHUB_CLIENT_KEY"):
+        KEYS.check_client(bearer(b"Bearer other"))
 
 
 def test_the_keys_of_clients_and_workers_are_not_interchangeable() -> None:

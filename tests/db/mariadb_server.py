@@ -91,6 +91,11 @@ class MariaDBServer:
             self._process.wait()
             self._process = None
 
+    def lose_data(self) -> None:
+        """Killed, and its disk emptied, as when the disk is in memory; ``start`` brings up a new server."""
+        self.remove()
+        self.install()
+
     def freeze(self) -> None:
         """It keeps its connections and answers nothing."""
         assert self._process is not None

@@ -907,6 +907,21 @@ async def test_a_restart_between_two_statements_fails_the_episode_b034(private: 
     assert Server(private.url).leftovers("w") == set()
 
 
+async def test_a_server_that_lost_its_disk_with_a_restart_is_prepared_again_b064(private: MariaDBServer) -> None:
+    driver = MysqlDriver(private.url, owner="w", pool_min=2)
+    database = await driver.open([PEOPLE])
+    private.lose_data()
+    private.start()
+    with pytest.raises(EpisodeFailedError):
+        await database.execute("SELECT * FROM people")
+    await assert_usable(await driver.open([PEOPLE]))
+    again = MysqlDriver(private.url, owner="w2")
+    await again.start()  # sweeps, and finds the first one's lease
+    await assert_usable(await driver.open([PEOPLE]))
+    await asyncio.gather(driver.close(), again.close())
+    assert Server(private.url).leftovers("w") == set()
+
+
 async def test_closing_while_the_server_is_down_is_bounded_and_swept_later(private: MariaDBServer) -> None:
     driver = MysqlDriver(private.url, owner="w", pool_min=1)
     database = await driver.open([PEOPLE])

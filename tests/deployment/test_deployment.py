@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from envhub.client.hub import Hub, HubSession
-from envhub.core.errors import AuthenticationError, SessionLostError
+from envhub.core.errors import AuthenticationError, EpisodeFailedError, SessionLostError
 from envhub.core.types import Message, StepResult, ToolCall
 from tests.deployment.deployment import WORKERS, Deployment, docker
 
@@ -174,6 +174,17 @@ async def test_a_worker_whose_process_dies_costs_its_sessions_one_typed_answer_a
         assert {type(answer) for answer in await asyncio.gather(*map(turn, lost))} == {SessionLostError}
         await until_workers(hub, "db", 3)
     assert sum(each["RestartCount"] for each in deployment.containers("db")) == 1
+
+
+async def test_a_database_server_that_lost_its_memory_serves_new_sessions_b064(deployment: Deployment) -> None:
+    async with Hub(deployment.url, key=deployment.client_key) as hub:
+        session = hub.session("db", "test", 0)
+        await session.start()
+        docker("exec", deployment.containers("mariadb")[0]["Id"], "sh", "-c", "kill -9 -1")
+        with pytest.raises(EpisodeFailedError):
+            await session.interact(LOOK)
+        async with asyncio.timeout(60), hub.session("db", "test", 0) as fresh:
+            assert (await fresh.interact(LOOK)).messages[0].content
 
 
 async def turn(session: HubSession) -> StepResult | SessionLostError:

@@ -163,3 +163,12 @@ def test_keys_are_drawn_once_and_kept_from_other_users(tmp_path: Path) -> None:
     subprocess.run(command, env=environ, check=True)
     again = {file.name: file.read_text() for file in secrets.iterdir()}
     assert again == drawn
+
+
+@pytest.mark.parametrize("text", ["", "\n", "s3cret\r\n", "two words", "two\nlines\n", "schl\u00fcssel", " s3cret"])
+def test_a_key_that_programs_would_read_differently_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "db_password").write_text(text, encoding="utf-8", newline="")
+    done = subprocess.run([str(IMAGES / "keys")], env={"HUB_SECRETS": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 1 and f"{tmp_path}/db_password is not one line" in done.stderr, done.stderr
+    (tmp_path / "db_password").write_text("s3cret\n")
+    subprocess.run([str(IMAGES / "keys")], env={"HUB_SECRETS": str(tmp_path)}, check=True)

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envhub.core.clock import SystemClock
 from envhub.core.errors import (
+    EnvhubError,
     EpisodeError,
     EpisodeFailedError,
     SandboxFileError,
@@ -27,8 +30,8 @@ from envhub.core.sandbox import CommandStatus, ForkableSandbox, Sandbox, Sandbox
 from envhub.sandbox import bubblewrap_sandbox
 from envhub.sandbox.bubblewrap import BubblewrapDriver
 from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox
-from envhub.sandbox.cgroups import Group
-from envhub.sandbox.owner import start_time
+from envhub.sandbox.cgroups import Controllers, Group
+from envhub.sandbox.owner import Owner, start_time
 from envhub.sandbox.probe import Machine
 
 pytestmark = pytest.mark.timeout(90)
@@ -143,6 +146,37 @@ async def test_timeout_kills_what_the_command_started_and_spares_what_was_there(
     result = await box.run("setsid sleep 2222 & sleep 3333", timeout_s=0.5, max_bytes=1000)
     assert result.status is CommandStatus.TIMEOUT
     assert await out(box, "ps -C sleep -o args=") == "sleep 1111\n"
+
+
+@pytest.fixture
+def crowd(machine: Machine) -> Iterator[Path]:
+    """A control group with few processes for whoever is put into it."""
+    needs(machine, "pids")
+    group = machine.controllers.folders["pids"] / f"crowd-{os.getpid()}"
+    group.mkdir()
+    (group / "pids.max").write_text("200")
+    yield group
+    deadline = time.monotonic() + 10
+    while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    group.rmdir()
+
+
+async def test_a_bomb_where_nothing_bounds_a_session_ends_with_its_session(
+    machine: Machine, runtime: Path, crowd: Path
+) -> None:
+    unbounded = replace(machine, controllers=Controllers(0))
+    driver = BubblewrapDriver(unbounded, owner=Owner.current(), clock=SystemClock(), runtime=runtime)
+    try:
+        (crowd / "cgroup.procs").write_text(str(driver.spawner().pid))
+        box = await driver.start(SandboxSpec())
+        with contextlib.suppress(EnvhubError):
+            await box.run("f() { f | f & f; }; f 2>/dev/null", timeout_s=2, max_bytes=1000)
+        await box.close()
+        async with started(driver) as other:
+            assert await out(other, "echo on") == "on\n"
+    finally:
+        await driver.close()
 
 
 # --- processes beside the shell --------------------------------------------------------------------------------------

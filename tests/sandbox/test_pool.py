@@ -51,6 +51,7 @@ class FakeDriver:
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: Exception | None = None
+        self.kind = FakeSandbox
 
     async def start(self, spec: SandboxSpec) -> FakeSandbox:
         self.n_starting += 1
@@ -60,7 +61,7 @@ class FakeDriver:
             await asyncio.sleep(0)
             if self.error is not None:
                 raise self.error
-            sandbox = FakeSandbox(self)
+            sandbox = self.kind(self)
             self.started.append(sandbox)
             self.specs.append(spec)
             return sandbox
@@ -88,6 +89,24 @@ async def test_acquire_from_an_empty_pool_starts_directly_and_fills_up_behind() 
     assert not taken.closed
     await desk.pool.close()
     assert desk.driver.n_open() == 1
+
+
+async def test_one_that_has_ended_meanwhile_is_not_handed_out() -> None:
+    class Watched(FakeSandbox):
+        alive = True
+
+    desk = Desk()
+    desk.driver.kind = Watched
+    desk.pool.warm(SPEC)
+    await settle()
+    first, second, third = desk.driver.started
+    first.alive = second.alive = False  # type: ignore[attr-defined]
+    assert await desk.pool.acquire(SPEC) is third
+    await settle()
+    assert first.closed and second.closed and not third.closed
+    await third.close()
+    await desk.pool.close()
+    assert desk.driver.n_open() == 0
 
 
 async def test_no_sandbox_is_handed_out_twice_nor_after_a_command() -> None:

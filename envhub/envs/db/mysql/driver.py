@@ -24,7 +24,7 @@ from envhub.envs.db.mysql.loading import load
 from envhub.envs.db.mysql.pool import ReadyPool
 from envhub.envs.db.mysql.services import Services
 from envhub.envs.db.mysql.settings import dialect_of
-from envhub.envs.db.mysql.sweep import Owners, account_names, sweep
+from envhub.envs.db.mysql.sweep import CATALOGUE_LOST, Owners, account_names, sweep
 from envhub.envs.db.mysql.url import parse_url
 from envhub.envs.db.mysql.values import quoted
 
@@ -137,12 +137,9 @@ class MysqlDriver:
         accounts = Accounts(admin, dialect)
         owners = Owners(admin, incarnation=self._incarnation, label=self._owner, lease_s=self._lease_s)
         await admin.warm_up()
-        for database in await accounts.close_test_databases():
-            log.warning("revoked every user's access to database %s", database)
         if (await admin.run("SHOW VARIABLES LIKE 'have_symlink'")).rows == (("have_symlink", "YES"),):
             log.warning("episodes can make table files anywhere: start the database server with --skip-symbolic-links")
-        await owners.create_tables()
-        await owners.renew()
+        await _prepare(accounts, owners)
         await sweep(admin, accounts, owners)
         log.info("database server ready: %s at %s", version, self._server.address)
         return Services(self._server, admin, accounts, owners, dialect, self._clock)
@@ -175,7 +172,7 @@ class MysqlDriver:
         self._held[name] = None
         connection: Connection | None = None
         try:
-            boot = await services.owners.boot_marker()
+            boot = await self._boot_marker(services)
             account = await services.accounts.create(name)
             connection = await services.connect(account)
             await services.accounts.check_isolation(connection, name)
@@ -185,6 +182,18 @@ class MysqlDriver:
             self._start_free(name, connection)
             raise
         return Ready(account, connection, boot)
+
+    async def _boot_marker(self, services: Services) -> str:
+        """Of the server's run. A server whose disk was in memory has lost all of it with a restart, and is prepared again."""
+        try:
+            return await services.owners.boot_marker()
+        except ServerError as error:
+            if error.code not in CATALOGUE_LOST:
+                raise
+        async with self._starting:
+            log.warning("the database server started anew without its data; it is prepared again")
+            await _prepare(services.accounts, services.owners)
+        return await services.owners.boot_marker()
 
     async def _free_database(self, database: MysqlDatabase) -> None:
         self._disconnect(database.account.name)
@@ -228,6 +237,7 @@ class MysqlDriver:
             self._pool.fill()
             await self._clock.sleep(self._lease_s / 4)
             try:
+                await self._boot_marker(services)
                 await services.owners.renew()
                 await sweep(services.admin, services.accounts, services.owners)
                 await self._remove_leftovers(services)
@@ -272,6 +282,14 @@ class MysqlDriver:
     def _started(self) -> Services:
         assert self._services is not None
         return self._services
+
+
+async def _prepare(accounts: Accounts, owners: Owners) -> None:
+    """What a server needs before the first account is made on it."""
+    for database in await accounts.close_test_databases():
+        log.warning("revoked every user's access to database %s", database)
+    await owners.create_tables()
+    await owners.renew()
 
 
 def _unavailable(error: ServerError | ConnectionLostError) -> UnavailableError:

@@ -16,6 +16,8 @@ from envhub.envs.db.mysql.values import literal
 log = logging.getLogger(__name__)
 
 CATALOGUE = "envhub_admin"
+CATALOGUE_LOST = frozenset({1049, 1146})
+"""What the server answers when the tables of ``Owners`` are not there: it has started anew on an empty disk."""
 
 
 class Owners:

@@ -49,7 +49,7 @@ check: venv
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow and not mysql and not docker and not browser and not alfworld'
 
-bench: venv
+bench: venv trainer-cpu
 	for script in $(BENCHMARKS); do $(BIN)/python $$script --quick --json || exit 1; done
 
 golden: venv

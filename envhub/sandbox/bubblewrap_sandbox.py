@@ -216,6 +216,7 @@ class BubblewrapSandbox:
         try:
             await self._driver.spawner().request({"op": "close", **self.identity, "folder": self.setting.stage.folder})
         finally:
+            await self._shell.close()  # it may be waiting for a pipe, which must not be closed under it
             self._channel.close()
             self._driver.forget(self)
 

@@ -255,6 +255,8 @@ class Shell:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if timer.done() or not self._receiving.done():
             return None
+        if self._receiving.cancelled():
+            raise self._gone("the sandbox is closed")
         chunk = self._receiving.result()
         self._receiving = None
         if not chunk:

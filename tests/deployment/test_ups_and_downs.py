@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envhub.client.hub import Hub
+from envhub.core.errors import EnvhubError
 from envhub.core.types import Message, ToolCall
 from tests.deployment.deployment import Deployment, docker
 
@@ -108,6 +110,28 @@ async def test_with_control_groups_a_fork_bomb_does_not_reach_the_sessions_besid
     (worker,) = bounded.containers("os")
     await asyncio.to_thread(bounded.down)
     assert groups_of(worker["Id"]) == []
+
+
+async def test_without_control_groups_a_fork_bomb_ends_with_its_session_b042(make: Make) -> None:
+    own = make("small")
+    await asyncio.to_thread(own.up, "controller", "os")
+    async with Hub(own.url, key=own.client_key) as hub:
+        async with hub.session("os", "test", 0, options={"command_timeout_s": 5.0}) as hostile:
+            with contextlib.suppress(EnvhubError):
+                await asyncio.wait_for(hostile.interact(bash(":(){ :|:& };:\nsleep 20")), 60)
+        began = time.monotonic()
+        n_played = 0
+        while n_played < 6:
+            try:
+                async with asyncio.timeout(30), hub.session("os", "test", n_played) as session:
+                    answer = await session.interact(bash("ls / | wc -l"))
+                    assert (answer.messages[0].content or "").split()[-1] == "19"
+                n_played += 1
+            except (EnvhubError, TimeoutError):
+                assert time.monotonic() < began + 90
+                await asyncio.sleep(0.5)
+    (worker,) = own.containers("os")
+    assert len(docker("top", worker["Id"], "-eo", "pid").splitlines()) < 100
 
 
 def groups_of(container: str) -> list[Path]:

@@ -33,6 +33,7 @@ from envhub.sandbox.bubblewrap_sandbox import BubblewrapSandbox
 from envhub.sandbox.cgroups import Controllers, Group
 from envhub.sandbox.owner import Owner, start_time
 from envhub.sandbox.probe import Machine
+from envhub.sandbox.spawner_link import SpawnerLink
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -592,6 +593,37 @@ async def test_the_locale_comes_with_the_first_command_and_is_the_sessions_own(b
     box = await bubblewrap.start(SandboxSpec(environment={"LANG": "C"}))
     assert await out(box, "s=äö; echo ${#s} $LANG") == "4 C\n"
     await box.close()
+
+
+async def test_no_pipe_is_closed_while_somebody_waits_for_it(
+    bubblewrap: BubblewrapDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop would take the next pipe of that number for one it watches already, and never wake who waits for it."""
+    closed: list[int] = []
+    close = os.close
+
+    def watched_close(fd: int) -> None:
+        registered = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+        closed.extend([fd] if fd in registered else [])
+        close(fd)
+
+    box = await bubblewrap.start(SandboxSpec())
+    assert isinstance(box, BubblewrapSandbox)
+    running = asyncio.create_task(box.run("sleep 60", timeout_s=60, max_bytes=100))
+    await asyncio.sleep(0.3)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    monkeypatch.setattr(BubblewrapDriver, "spawner", _without_spawner)
+    monkeypatch.setattr(os, "close", watched_close)
+    with pytest.raises(UnavailableError):
+        await box.close()
+    monkeypatch.undo()
+    assert closed == []
+    await bubblewrap.close()
+
+
+def _without_spawner(driver: BubblewrapDriver) -> SpawnerLink:
+    raise UnavailableError("no spawner")
 
 
 async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(bubblewrap: BubblewrapDriver) -> None:

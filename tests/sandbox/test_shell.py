@@ -351,6 +351,14 @@ async def test_a_checkpoint_restores_into_another_shell(session: Session, tmp_pa
     assert rest[7] == "odd" and rest[8].startswith("^a^b,  é ^,") and "readonly variable" in rest[-1], rest
 
 
+async def test_a_command_that_runs_when_the_shell_is_closed_is_told_so(session: Session) -> None:
+    running = asyncio.ensure_future(session.run("sleep 596"))
+    await asyncio.sleep(0.2)
+    await session.shell.close()
+    with pytest.raises(SandboxLostError, match="closed"):
+        await running
+
+
 async def test_a_lost_sandbox_stays_lost(session: Session) -> None:
     os.kill(session.channel.first(), signal.SIGKILL)
     await asyncio.sleep(0.2)

@@ -132,7 +132,8 @@ class ControllerService:
             raise InvalidRequestError(f"request_key must not begin with {_FORK_KEY!r}")
         if request.request_key is None:
             return await self._place(request, body)
-        return await self._once(request.request_key, "start", body, lambda: self._place(request, body))
+        key = request.request_key
+        return await self._once(key, "start", body, lambda: self._place(request, body), given=key)
 
     async def fork(self, session_id: str, body: bytes) -> Answered:
         """Double a session on its worker; cancelling the call ends what it made, unless it carries a request key."""
@@ -142,16 +143,18 @@ class ControllerService:
         call = wire.dumps(wire.ForkCall(session_id, request.turn, request.lease_s, request.tags, key))
         if key is None:
             return await self._make_on(worker, "fork", call)
-        return await self._once(key, "fork", call, lambda: self._make_on(worker, "fork", call))
+        given = request.request_key or ""
+        return await self._once(key, "fork", call, lambda: self._make_on(worker, "fork", call), given=given)
 
     async def _once(
-        self, key: str, op: str, body: bytes, make: Callable[[], Coroutine[Any, Any, Answered]]
+        self, key: str, op: str, body: bytes, make: Callable[[], Coroutine[Any, Any, Answered]], *, given: str
     ) -> Answered:
-        """The session that ``make`` makes, however often and on however many connections it is asked for."""
+        """The session that ``make`` makes, however often and on however many connections it is asked for. ``given``: the key in
+        the client's words."""
         fingerprint = hashlib.sha256(body).digest()
         known = self._keyed.get(key)
         if known is not None and known.fingerprint not in (None, fingerprint):
-            raise InvalidRequestError(f"this request_key was used for a different {op}")
+            raise InvalidRequestError(f"request_key {given!r} was used for a different {op}")
         if known is not None and known.session_id is not None:
             known.delivered = True
             try:
@@ -159,7 +162,7 @@ class ControllerService:
             except SessionLostError:  # whoever repeats a start has not seen its session: it gets another one
                 if self._keyed.get(key) is known:
                     del self._keyed[key]
-                return await self._once(key, op, body, make)
+                return await self._once(key, op, body, make, given=given)
         if known is None or known.task is None:
             task = asyncio.create_task(make())
             known = self._keyed[key] = _Keyed(fingerprint, self._clock.now(), task=task)

@@ -200,8 +200,8 @@ def limit_resources(memory_bytes: int, n_processes: int, bounded: Sequence[str])
 
 
 def default_signals() -> None:
-    """Python ignores some, and what it executes would go on ignoring them."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+    """Python ignores some, who started it may have ignored others, and what it executes would go on ignoring them."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
 
 

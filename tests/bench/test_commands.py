@@ -186,11 +186,13 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def stop_midway(folder: Path, with_signal: signal.Signals, n_rows: int) -> tuple[int, str]:
-    process = start(folder, *(["--resume"] if folder.joinpath("run").exists() else []))
+def stop_midway(folder: Path, with_signal: signal.Signals, n_rows: int, *words: str) -> tuple[int, str]:
+    """Once it has written ``n_rows`` more; one task after the other, so that there is enough left to do."""
     results = folder / "run" / "results.jsonl"
+    until = n_rows + (results.read_bytes().count(b"\n") if results.exists() else 0)
+    process = start(folder, "-j", "1", *words)
     deadline = time.monotonic() + 60
-    while not results.exists() or results.read_bytes().count(b"\n") < n_rows:
+    while not results.exists() or results.read_bytes().count(b"\n") < until:
         assert process.poll() is None and time.monotonic() < deadline, process.stdout and process.stdout.read()
         time.sleep(0.005)
     process.send_signal(with_signal)
@@ -206,7 +208,7 @@ def test_a_run_killed_and_interrupted_is_resumed_without_recounting_or_skipping(
     whole = killed[: killed.rfind(b"\n") + 1]
     with results.open("ab") as file:
         file.write(b'{"agent":"oracle","environment":"calc')
-    code, out = stop_midway(tmp_path, signal.SIGINT, 400)
+    code, out = stop_midway(tmp_path, signal.SIGINT, 100, "--resume")
     assert code == INTERRUPTED
     assert "go on with --name run --resume" in out
     process = start(tmp_path, "--resume")

@@ -142,17 +142,17 @@ def test_every_file_is_applied_and_every_image_is_one_that_is_built() -> None:
 
 def test_the_programs_take_the_settings_they_are_given(tmp_path: Path) -> None:
     key = tmp_path / "key"
-    key.write_text("a key")
+    key.write_text("a-key")
     for deployment, spec in pods():
         given = variables(spec["containers"][0])
         own = {name: str(key) if name.endswith("_FILE") else value for name, value in given.items()}
         own.pop("NODE_NAME", None)
         settings = load(own, environment_names=registry.names())
         if deployment["metadata"]["name"] != "controller":
-            assert settings.worker_key == "a key"
+            assert settings.worker_key == "a-key"
             assert settings.drain_s + 20 <= spec["terminationGracePeriodSeconds"]
         else:
-            assert settings.client_key == settings.worker_key == "a key"
+            assert settings.client_key == settings.worker_key == "a-key"
 
 
 def test_no_pod_is_given_variables_that_settings_would_refuse() -> None:

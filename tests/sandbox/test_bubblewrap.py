@@ -701,8 +701,16 @@ async def test_starts_that_wait_when_the_driver_closes_do_not_start(
 
 
 async def test_no_signal_is_ignored_from_the_start(box: Sandbox) -> None:
-    assert await out(box, "yes | head -1; grep SigIgn /proc/self/status") == "y\nSigIgn:\t0000000000000000\n"
-    assert "SigIgn:\t0000000000000000" in await judged(box, "cat /proc/self/status")
+    for said in (
+        await out(box, "yes | head -1; grep SigIgn /proc/self/status"),
+        await judged(box, "yes | head -1; grep SigIgn /proc/self/status"),
+    ):
+        first, ignored = said.split("\n", 1)
+        assert first == "y" and int(ignored.split()[1], 16) & ~_OF_THE_LIBRARY == 0, said
+
+
+_OF_THE_LIBRARY = 0b11 << 31
+"""The two signals that a C library keeps for its threads; who starts the tests may have ignored them."""
 
 
 def test_driver_says_what_it_can_enforce(bubblewrap: BubblewrapDriver) -> None:

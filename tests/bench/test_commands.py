@@ -183,7 +183,13 @@ MANY = ("calculator/train", "-a", "oracle", "-j", "8", "--name", "run")
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROGRAM), *MANY, *words, "--output", str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever is in the background ignores it
+    )
 
 
 def stop_midway(folder: Path, with_signal: signal.Signals, n_rows: int, *words: str) -> tuple[int, str]:

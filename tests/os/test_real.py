@@ -124,7 +124,7 @@ async def test_the_gold_is_measured_aside_and_before_the_agent(environment):
 
 async def test_the_start_script_runs_in_the_agents_own_shell(environment):
     episode = await opened(environment, VARIABLE)
-    said = await shown(episode, "echo $var; f; pgrep -c sleep")
+    said = await shown(episode, "echo $var; f; until pgrep -x sleep >/dev/null; do :; done; pgrep -c sleep")
     assert said.split() == ["The", "output", "of", "the", "OS:", "3.14", "from-f", "1"]
     await episode.close()
 

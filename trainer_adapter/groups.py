@@ -1,10 +1,11 @@
-"""Advantages of a group of trajectories of one task, from their rewards alone.
+"""Advantages of a group of trajectories of one task, from their rewards alone, and the seed that its sessions share.
 
 Invariant: what cannot be compared (one survivor, rewards that are all equal) gets 0, never NaN and never something huge.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from enum import StrEnum
@@ -55,3 +56,8 @@ def is_flat(rewards: Sequence[float]) -> bool:
         return True
     scale = max(1.0, max(map(abs, rewards)))
     return max(rewards) - min(rewards) <= FLAT * scale
+
+
+def group_seed(seed: int, group: str) -> int:
+    """Of the sessions of a group, in a run with that seed: they are compared, so they must begin alike."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}\0{group}".encode(), digest_size=4).digest()) >> 1

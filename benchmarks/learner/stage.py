@@ -7,7 +7,6 @@ with the newest weights, while the engines of the training stand still.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -22,6 +21,7 @@ from envhub.client.hub import Hub
 from envhub.core.clock import SystemClock
 from trainer_adapter.config import Config
 from trainer_adapter.engines import Draw, EnginePlan, EnginePool
+from trainer_adapter.groups import group_seed
 from trainer_adapter.metrics import evaluation_metrics
 from trainer_adapter.queue import Ticket
 from trainer_adapter.rollout import Rollout
@@ -136,8 +136,3 @@ async def stage(
         await stack.enter_async_context(examiner)
         hub = await stack.enter_async_context(hub_of(environments()))
         yield Stage(config, courses, hub, policy, engines, examiner)
-
-
-def group_seed(seed: int, group: str) -> int:
-    """The same for all trajectories of a group: they are compared, so they must begin alike."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}\0{group}".encode(), digest_size=4).digest()) >> 1

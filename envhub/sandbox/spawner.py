@@ -29,7 +29,7 @@ from envhub.sandbox.cgroups import Controllers, Group
 from envhub.sandbox.owner import Owner
 from envhub.sandbox.reaping import LostError, Session
 from envhub.sandbox.stage import Stage
-from envhub.sandbox.supervision import answer
+from envhub.sandbox.supervision import answer, tell
 
 Operation = Callable[[Mapping[str, Any], list[int], int], None]
 
@@ -101,11 +101,9 @@ def _fork_for(data: bytes) -> int:
 
 def _kill(request: Mapping[str, Any]) -> None:
     """The processes of a sandbox end with its first."""
-    for role in ("init", "monitor"):
-        pid = request[role]
-        if pid is not None and _is_ours(pid, request["monitor"], os.getpid()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in _own_processes(request, os.getpid()).values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
@@ -237,8 +235,7 @@ def _become_sandbox(
         os.close(fd)
     stage.forbid_more_namespaces()
     stage.limit_resources(limits.memory_bytes, limits.n_processes, list(group.controllers.folders))
-    said = json.dumps({"monitor": os.getpid()}).encode() + b"\n"
-    os.write(reply, said)  # raises when nobody waits for the start any more
+    tell(reply, monitor=os.getpid())  # raises when nobody waits for the start any more
     argv = [
         place.bwrap, *stage.session_argv(place),
         *stage.isolation_argv(request["environment"], hostname=request["hostname"], cwd=request["cwd"], seccomp=seccomp),
@@ -343,8 +340,7 @@ def _get(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
 def _close(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
     """Removes what is left of a sandbox, alive or not."""
     group = _group(request)
-    known = {role: pid for role in ("init", "monitor") if (pid := request[role]) is not None}
-    ours = {role: pid for role, pid in known.items() if _is_ours(pid, request["monitor"], spawner)}
+    ours = _own_processes(request, spawner)
     for pid in ours.values():
         visiting.kill_and_wait(pid)
     if "init" not in ours:
@@ -360,6 +356,12 @@ def _sweep(request: Mapping[str, Any], fds: list[int], spawner: int) -> None:
     controllers = _controllers(request)
     removed = {group.name: group.remove() for group in controllers.stale(request["alive"])}
     answer(fds[0], removed=[name for name, gone in removed.items() if gone])
+
+
+def _own_processes(request: Mapping[str, Any], spawner: int) -> dict[str, int]:
+    """By role, the processes that the sandbox was started with and that are still there."""
+    known = {role: pid for role in ("init", "monitor") if (pid := request[role]) is not None}
+    return {role: pid for role, pid in known.items() if _is_ours(pid, request["monitor"], spawner)}
 
 
 def _is_ours(pid: int, monitor: int, spawner: int) -> bool:

@@ -15,9 +15,14 @@ from typing import Any
 def answer(fd: int, **fields: Any) -> None:
     """One line on the request's first descriptor; nobody may be there to read it."""
     try:
-        os.write(fd, json.dumps(fields).encode() + b"\n")
+        tell(fd, **fields)
     except OSError:
         pass
+
+
+def tell(fd: int, **fields: Any) -> None:
+    """As ``answer``. Raises OSError when nobody is there to read it."""
+    os.write(fd, json.dumps(fields).encode() + b"\n")
 
 
 def ends_in_time(pid: int, timeout_s: float, listener: int) -> bool:

@@ -7,7 +7,6 @@ evaluation samples on fresh engines only; when it stops, every session has been 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 from collections import Counter
@@ -21,8 +20,9 @@ from envhub.client.hub import Hub
 from envhub.core.clock import SystemClock
 from envhub.core.errors import EnvhubError
 from envhub.core.types import TaskRef
-from trainer_adapter.config import Config, EvaluateSection, TaskSection
+from trainer_adapter.config import EvaluateSection, TaskSection
 from trainer_adapter.engines import Draw, EnginePool
+from trainer_adapter.groups import group_seed
 from trainer_adapter.metrics import (
     account_metrics,
     evaluation_metrics,
@@ -230,7 +230,7 @@ class Rollouts:
             task.environment,
             task.split,
             task.index,
-            seed=group_seed(self._config, ticket),
+            seed=group_seed(self._config.train.seed, ticket.group),
             lease_s=self._config.rollout.lease_s,
             options=options,
             tags={"group": ticket.group, "member": str(ticket.member)},
@@ -269,12 +269,6 @@ async def _all(samples: Iterable[Coroutine[Any, Any, Trajectory]]) -> list[Traje
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in samples]
     return [task.result() for task in tasks]
-
-
-def group_seed(config: Config, ticket: Ticket) -> int:
-    """The same for all trajectories of a group: they are compared, so they must begin alike."""
-    text = f"{config.train.seed}\0{ticket.group}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) >> 1
 
 
 def _chosen(task: TaskSection, n_tasks: int, n_wanted: int) -> Sequence[int]:

@@ -266,10 +266,11 @@ async def test_a_trainer_that_waits_says_what_for(
 
 
 async def test_a_group_begins_alike_and_another_one_otherwise(made: Callable[..., Any]) -> None:
-    from trainer_adapter.openrlhf.rollouts import group_seed
+    from trainer_adapter.groups import group_seed
     from trainer_adapter.queue import Ticket
 
     config = made("http://127.0.0.1:9", [Handle(submit)] * 2)._config
     task = TaskRef("calculator", "train", 0)
-    seeds = {group_seed(config, Ticket("g1", member, task, attempt)) for member in range(4) for attempt in range(2)}
-    assert len(seeds) == 1 and group_seed(config, Ticket("g2", 0, task)) not in seeds
+    tickets = [Ticket("g1", member, task, attempt) for member in range(4) for attempt in range(2)]
+    seeds = {group_seed(config.train.seed, ticket.group) for ticket in tickets}
+    assert len(seeds) == 1 and group_seed(config.train.seed, Ticket("g2", 0, task).group) not in seeds

@@ -105,9 +105,13 @@ def _quick(work: Work, args: argparse.Namespace) -> int:
 def _full(work: Work, args: argparse.Namespace) -> int:
     began = time.monotonic()
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(work.warm, SEEDS))
-        pairs = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
-        list(pool.map(lambda pair: work.run(*pair), pairs))
+        warm = {seed: pool.submit(work.warm, seed) for seed in SEEDS}
+
+        def run(pair: tuple[str, int]) -> None:
+            warm[pair[1]].result()
+            work.run(*pair)
+
+        list(pool.map(run, [(variant, seed) for seed in SEEDS for variant in VARIANTS]))
     runs = stored(work.folder)
     work.do("plots", "--out", str(RESULTS))
     claims = {"success_gain_min": Claim(least_gain(_of(runs, "full")), 0.1, at_least=True)}

@@ -13,10 +13,12 @@ import torch
 
 from trainer_adapter.advantage_modes import TaskNormalization
 
-__all__ = ["Moments", "TaskNormalization", "TaskNormalizer", "moments_by_task"]
+__all__ = ["Moments", "TaskNormalization", "TaskNormalizer", "moments_by_task", "ratio_metrics"]
 
 FLAT = 1e-6
 """A standard deviation at most this, relative to the largest advantage of the task, is rounding: the task has no variance."""
+
+_QUANTILES = (0.01, 0.5, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,13 @@ def moments_by_task(
         for values, kept, name in zip(piece, mask.bool(), names, strict=False):
             pools.setdefault(name, []).append(values[kept].double())
     return {name: _moments(torch.cat(pool)) for name, pool in pools.items() if any(len(part) for part in pool)}
+
+
+def ratio_metrics(logs: torch.Tensor) -> dict[str, float]:
+    """Quantiles, the largest and the mean absolute logarithm of importance ratios, from the logarithms of one or more, (N,)."""
+    ordered = logs.double().sort().values  # torch.quantile refuses more than 16 million values
+    found = {f"ratio/q{each:g}": float(ordered[round(each * (len(ordered) - 1))].exp()) for each in _QUANTILES}
+    return {**found, "ratio/max": float(ordered[-1].exp()), "ratio/mean_abs_log": float(ordered.abs().mean())}
 
 
 def _moments(values: torch.Tensor) -> Moments:

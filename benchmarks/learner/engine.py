@@ -7,7 +7,7 @@ that made it, except within a completion that an update interrupted; weights are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,6 +21,8 @@ from trainer_adapter.weight_sync import Progress
 
 _PATIENCE = 24
 """Turns of the event loop without a new request after which no more are waited for."""
+_APART = 24
+"""Conversations that are read apart from longer ones: as many as pay for reading twice."""
 
 
 @dataclass(slots=True)
@@ -145,7 +147,8 @@ class Engine:
             if begun:
                 self._begin(begun)
             elif self._active:
-                self._read(list(self._active))
+                for alike in self._alike():
+                    self._read(alike)
 
     def _begun(self) -> list[_Request]:
         """What was waiting, as far as there are slots for it."""
@@ -165,6 +168,19 @@ class Engine:
             begun = begun[len(together) :]
             self._active += together
             self._read(together)
+
+    def _alike(self) -> Iterator[list[_Request]]:
+        """What is under way, parted by the length of the conversations: short ones beside long ones would cost as much as these."""
+        ordered = sorted(self._active, key=self._n_read)
+        begin = 0
+        for end in range(1, len(ordered) + 1):
+            enough = end - begin >= _APART
+            if end == len(ordered) or (enough and self._n_read(ordered[end]) > 1.5 * self._n_read(ordered[begin])):
+                yield ordered[begin:end]
+                begin = end
+
+    def _n_read(self, request: _Request) -> int:
+        return len(self._slots[request.slot].ids)
 
     def _slot_for(self, request: _Request) -> int | None:
         """The free one that holds most of the conversation, else the one not used for longest; None when all are busy."""
@@ -216,7 +232,7 @@ class Engine:
     def _draw(self, requests: Sequence[_Request], scores: Tensor) -> None:
         logprobs = (scores / (self._temperature or 1.0)).log_softmax(-1)
         if self._temperature:
-            drawn = torch.multinomial(logprobs.exp(), 1, generator=self._random)
+            drawn = _sampled(logprobs.exp(), torch.rand((len(requests), 1), generator=self._random))
         else:
             drawn = logprobs.argmax(-1, keepdim=True)
         found = logprobs.gather(1, drawn)[:, 0].tolist()
@@ -254,6 +270,12 @@ class Engine:
         slot.busy, slot.used = False, self.n_read
         if request in self._active:
             self._active.remove(request)
+
+
+def _sampled(probabilities: Tensor, uniform: Tensor) -> Tensor:
+    """By inverse transform, (B, V) and (B, 1) in [0, 1) -> (B, 1); torch.multinomial takes many times as long."""
+    cumulated = probabilities.cumsum(-1)
+    return torch.searchsorted(cumulated, uniform * cumulated[:, -1:], right=True).clamp(max=probabilities.shape[1] - 1)
 
 
 def tensor_checksum(tensor: Tensor) -> str:

@@ -17,7 +17,10 @@ mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["svg.hashsalt"] = "learning"
 from matplotlib import pyplot as plt  # noqa: E402  # the backend is chosen first
 
-TITLES = {"alfworld": "ALFWorld: up to 12 turns", "kg": "Knowledge graph: up to 7 turns"}
+TITLES = {
+    "alfworld": "ALFWorld: up to 15 turns",
+    "calculator": "Calculator: up to 5 turns",
+}
 NAMES = {
     "full": "full",
     "no_task_norm": "no task normalization",

@@ -18,12 +18,12 @@ class Settings:
 
 
 FULL = Settings(
-    WarmStart({"alfworld": 600, "kg": 2000}, n_tokens=2_400_000),
-    Plan(n_batches=12, evaluate_every=4),
-    n_held_out=140,
+    WarmStart({"alfworld": 1_000, "calculator": 350}, n_tokens=3_500_000),
+    Plan(n_batches=40, evaluate_every=10),
+    n_held_out=100,
 )
 QUICK = Settings(
-    WarmStart({"alfworld": 40, "kg": 40}, n_tokens=20_000, vocabulary=600),
+    WarmStart({"alfworld": 40, "calculator": 40}, n_tokens=20_000, vocabulary=600),
     Plan(n_batches=2, evaluate_every=2, n_groups=2, group_size=4, max_live=16, steps_per_batch=1, context_tokens=400),
     n_held_out=8,
 )

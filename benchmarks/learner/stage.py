@@ -62,14 +62,20 @@ class Stage:
 
     async def evaluate(self, version: int) -> Mapping[str, float]:
         """By environment: success and mean return over all held-out tasks."""
+        assert self._config.evaluate is not None, "this benchmark evaluates"
+        n_samples = self._config.evaluate.n_samples
         for engine in self._engines:
             await engine.pause()
         await self._send({0: self._examiner}, version)
         played: dict[str, list[list[Trajectory]]] = {}
         for course in self._courses:
-            tickets = [Ticket(f"evaluation/{task}", 0, task) for task in course.held_out]
+            tickets = [
+                Ticket(f"evaluation/{task}", sample, task) for task in course.held_out for sample in range(n_samples)
+            ]
             found = await asyncio.gather(*(self._played(self._examination, ticket) for ticket in tickets))
-            played[course.environment] = [[each] for each in found]
+            played[course.environment] = [
+                list(found[begin : begin + n_samples]) for begin in range(0, len(found), n_samples)
+            ]
         for engine in self._engines:
             await engine.resume()
         return evaluation_metrics(played)
@@ -117,7 +123,7 @@ async def stage(
     """All engines begin with the policy's weights, version 0."""
     assert config.evaluate is not None, "this benchmark evaluates"
     rollout, seed = config.rollout, config.train.seed
-    n_held_out = max(len(each.held_out) for each in courses)
+    n_measured = max(len(each.held_out) for each in courses) * config.evaluate.n_samples
     async with AsyncExitStack() as stack:
         engines = [
             await stack.enter_async_context(
@@ -132,7 +138,7 @@ async def stage(
             )
             for number in range(config.engine_plan.n_engines)
         ]
-        examiner = Engine(0, tokenizer, policy, n_slots=n_held_out, temperature=config.evaluate.temperature, seed=seed)
+        examiner = Engine(0, tokenizer, policy, n_slots=n_measured, temperature=config.evaluate.temperature, seed=seed)
         await stack.enter_async_context(examiner)
         hub = await stack.enter_async_context(hub_of(environments()))
         yield Stage(config, courses, hub, policy, engines, examiner)

@@ -22,7 +22,7 @@ END = "<|end|>"
 _ROLES = {"user": "<|user|>", "tool": "<|tool|>", "assistant": "<|assistant|>"}
 _BETWEEN = " | "
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?")
-_WORDS = Regex(r" ?[A-Za-z_]+(?:\.[a-z_]+)+| ?[A-Za-z_]+| ?\d+| ?[^\sA-Za-z_\d]|\s+")
+_WORDS = Regex(r" ?[A-Za-z_]+(?:\.[a-z_]+)+| ?[A-Za-z_]+| ?\d| ?[^\sA-Za-z_\d]|\s+")
 """Dotted names are one word: a relation of a knowledge graph is mostly one token."""
 
 

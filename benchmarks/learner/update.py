@@ -15,7 +15,7 @@ import torch
 from learner.model import Policy
 from torch import Tensor
 
-from trainer_adapter.advantages import TaskNormalizer, moments_by_task
+from trainer_adapter.advantages import TaskNormalizer, moments_by_task, ratio_metrics
 from trainer_adapter.config import AlgorithmSection, Config
 from trainer_adapter.groups import GroupBaseline, group_advantages
 from trainer_adapter.queue import Batch
@@ -62,11 +62,13 @@ def rows_of(batch: Batch, baseline: GroupBaseline) -> list[Row]:
 
 
 class Learner:
-    """Owns the policy that is trained. ``breathe`` is called between micro batches: engines sample meanwhile."""
+    """Owns the policy that is trained. ``breathe`` is called between micro batches: engines sample meanwhile. The learning rate
+    falls linearly over the configured number of batches, to a tenth."""
 
     def __init__(self, policy: Policy, config: Config, *, seed: int) -> None:
         self.policy = policy
         self._config = config
+        self._n_done = 0
         self._reference = Policy(policy.shape)
         self._reference.load_state_dict(policy.state_dict())
         algorithm = config.algorithm
@@ -89,10 +91,13 @@ class Learner:
         for micro in every:
             self._look_back(micro)
             await breathe()
+        self._optimizer.param_groups[0]["lr"] = algorithm.learning_rate * self._rate()
         found: list[dict[str, float]] = []
         for part in parts:
             found.append(await self._optimize(part, algorithm, breathe))
-        return {name: fmean(each[name] for each in found) for name in found[0]} | self._moments(every) | _ratios(every)
+        self._n_done += 1
+        means = {name: fmean(each[name] for each in found) for name in found[0]}
+        return means | self._moments(every) | ratio_metrics(_log_ratios(every))
 
     async def _optimize(self, part: Sequence[Micro], algorithm: AlgorithmSection, breathe: Breathe) -> dict[str, float]:
         n_tokens = float(sum(int(micro.mask.sum()) for micro in part))
@@ -100,6 +105,8 @@ class Learner:
         self._optimizer.zero_grad()
         for micro in part:
             logprobs = self._logprobs(self.policy, micro)
+            if self._config.train.steps_per_batch == 1:
+                micro.old = logprobs.detach()
             losses = policy_loss(logprobs, micro, algorithm)
             loss = sum(losses.values()) / n_tokens
             assert isinstance(loss, Tensor)
@@ -117,9 +124,15 @@ class Learner:
         for micro, advantages in zip(every, pieces, strict=True):
             micro.advantages = advantages
 
+    def _rate(self) -> float:
+        """Of the configured learning rate."""
+        return 1.0 - 0.9 * min(1.0, self._n_done / self._config.train.n_steps)
+
     def _look_back(self, micro: Micro) -> None:
+        """Where a batch is one step, the log-probs that are trained are those of the policy before the step."""
         with torch.no_grad():
-            micro.old = self._logprobs(self.policy, micro)
+            if self._config.train.steps_per_batch > 1:
+                micro.old = self._logprobs(self.policy, micro)
             if self._config.algorithm.kl_coef:
                 micro.reference = self._logprobs(self._reference, micro)
 
@@ -175,11 +188,9 @@ def clipped(logprobs: Tensor, micro: Micro, algorithm: AlgorithmSection) -> dict
     return {"clipped": (over & micro.mask).float().sum()}
 
 
-def _ratios(every: Sequence[Micro]) -> dict[str, float]:
-    """Of the policy before the step to the engine that sampled."""
-    logs = torch.cat([(micro.old - micro.sampled)[micro.mask] for micro in every])
-    found = {f"ratio/q{quantile:g}": float(logs.quantile(quantile).exp()) for quantile in (0.01, 0.5, 0.99)}
-    return {**found, "ratio/mean_abs_log": float(logs.abs().mean())}
+def _log_ratios(every: Sequence[Micro]) -> Tensor:
+    """Of the policy before the step to the engine that sampled, token by token."""
+    return torch.cat([(micro.old - micro.sampled)[micro.mask] for micro in every])
 
 
 def micros(rows: Sequence[Row]) -> Iterator[Micro]:

@@ -16,7 +16,7 @@ from learner.text import END, CompactFamily, Tokenizer, written
 from torch import Tensor
 from torch.nn import functional
 
-from envhub.core.types import Message
+from envhub.core.types import Message, TaskRef
 
 Conversation = tuple[Message, ...]
 Report = Callable[[str], None]
@@ -29,12 +29,13 @@ class WarmStart:
 
     n_demonstrations: Mapping[str, int]
     n_tokens: int
-    step_tokens: int = 1536
+    step_tokens: int = 3072
     learning_rate: float = 3e-3
     matrix_learning_rate: float = 0.02
     prediction: float = 0.3
     share: float = 0.3
     vocabulary: int = 2500
+    n_looks: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,19 @@ async def demonstrations(courses: Sequence[Course], settings: WarmStart, *, seed
     known = environments()
     async with hub_of(known) as hub:
         for course in courses:
-            n = min(settings.n_demonstrations[course.environment], len(course.train))
-            for task in random.Random(f"{seed}/{course.environment}").sample(course.train, n):
-                made.append(await demonstration(hub, known[course.environment], course, task))
+            rng = random.Random(f"{seed}/{course.environment}")
+            for task in _drawn(course.demonstrated, settings.n_demonstrations[course.environment], rng):
+                n_looks = rng.choice(settings.n_looks)
+                made.append(await demonstration(hub, known[course.environment], course, task, n_looks=n_looks, rng=rng))
     return made
+
+
+def _drawn(tasks: Sequence[TaskRef], n: int, rng: random.Random) -> Iterator[TaskRef]:
+    """``n`` of them; all of them once, in a new order every time, before any comes again."""
+    while n > 0:
+        drawn = rng.sample(tasks, min(n, len(tasks)))
+        yield from drawn
+        n -= len(drawn)
 
 
 def tokenizer_of(conversations: Sequence[Conversation], size: int) -> Tokenizer:

@@ -19,7 +19,7 @@ for place in (Path(__file__).parents[1], Path(__file__).parents[2]):
 
 import torch  # noqa: E402  # the folders of this benchmark come first
 from learner import settings  # noqa: E402
-from learner.environments import courses, every_demonstration  # noqa: E402
+from learner.environments import courses  # noqa: E402
 from learner.model import Policy, Shape  # noqa: E402
 from learner.run import Variant, examined, run  # noqa: E402
 from learner.text import Tokenizer  # noqa: E402
@@ -51,7 +51,7 @@ def main() -> int:
 
 def warm(work: Path, seed: int, chosen: settings.Settings) -> None:
     began = time.monotonic()
-    shown = asyncio.run(demonstrations(every_demonstration(), chosen.warm_start, seed=seed))
+    shown = asyncio.run(demonstrations(courses(1), chosen.warm_start, seed=seed))
     tokenizer = tokenizer_of(shown, chosen.warm_start.vocabulary)
     policy = new_policy(tokenizer, seed=seed)
     train(policy, [lesson(each, tokenizer) for each in shown], chosen.warm_start, seed=seed, report=report)

@@ -10,7 +10,7 @@ from envhub.core.errors import ToolError
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, TaskRef, ToolCall
 from envhub.envs.toolkit import End, ToolEpisode, tool
 
-_SPLITS = {"train": 1000, "test": 100}
+_SPLITS = {"train": 10_000, "test": 100}
 
 
 class CalculatorEpisode(ToolEpisode):
@@ -65,7 +65,8 @@ class CalculatorEnvironment:
         a, b, c = _numbers(task)
         return (
             Message.assistant(None, ToolCall("1", "multiply", f'{{"a": {a}, "b": {b}}}')),
-            Message.assistant(None, ToolCall("2", "submit", f'{{"answer": {a * b + c}}}')),
+            Message.assistant(None, ToolCall("2", "add", f'{{"a": {a * b}, "b": {c}}}')),
+            Message.assistant(None, ToolCall("3", "submit", f'{{"answer": {a * b + c}}}')),
         )
 
     def lint(self, split: str) -> Iterable[Defect]:

@@ -102,11 +102,11 @@ async def test_built_in_agents_earn_what_they_must(tmp_path: Path) -> None:
     assert (by_agent["oracle"].passed, by_agent["null"].passed, by_agent["random"].passed) == (10, 0, 0)
     assert by_agent["null"].stop_reasons == {StopReason.TURN_LIMIT: 10}
     oracle = next(row for row in rows if row.agent == "oracle")
-    assert oracle.terminated and not oracle.truncated and oracle.turns == 2
+    assert oracle.terminated and not oracle.truncated and oracle.turns == 3
     assert oracle.trace is not None
     trace = json.loads((tmp_path / oracle.trace).read_text())
-    assert [message["role"] for message in trace["messages"]] == ["user", "assistant", "tool", "assistant", "tool"]
-    assert trace["rewards"] == [0.0, 1.0]
+    assert [message["role"] for message in trace["messages"]] == ["user", *("assistant", "tool") * 3]
+    assert trace["rewards"] == [0.0, 0.0, 1.0]
 
 
 async def test_runs_of_the_same_seed_are_the_same(tmp_path: Path) -> None:

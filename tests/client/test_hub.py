@@ -346,8 +346,8 @@ async def test_rollout_records_the_whole_conversation() -> None:
 
     async with local_hub() as local:
         trajectory = await rollout(local.hub.session("calculator", task=0, seed=3), Oracle())
-    assert (trajectory.episode_return, trajectory.turns, trajectory.terminated) == (1.0, 2, True)
-    assert [message.role for message in trajectory.messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert (trajectory.episode_return, trajectory.turns, trajectory.terminated) == (1.0, 3, True)
+    assert [message.role for message in trajectory.messages] == ["user", *("assistant", "tool") * 3]
     assert (trajectory.seed, trajectory.task) == (3, TaskRef("calculator", "test", 0))
 
 

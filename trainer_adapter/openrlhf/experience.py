@@ -15,13 +15,11 @@ import torch
 from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
-from trainer_adapter.advantages import Moments, TaskNormalizer, moments_by_task
+from trainer_adapter.advantages import Moments, TaskNormalizer, moments_by_task, ratio_metrics
 from trainer_adapter.config import Config
 from trainer_adapter.groups import group_advantages
 from trainer_adapter.queue import Batch
 from trainer_adapter.tokens import TokenSequence
-
-_QUANTILES = (0.01, 0.5, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ class ExperienceMaker(RemoteExperienceMaker):
         self.metrics = {
             **_moments("before", moments_by_task(pieces, masks, tasks)),
             **_moments("after", moments_by_task([each.advantages for each in made], masks, tasks)),
-            **_ratios(made),
+            **ratio_metrics(_log_ratios(made)),
         }
         return made
 
@@ -168,9 +166,6 @@ def _moments(when: str, by_task: Mapping[str, Moments]) -> dict[str, float]:
     }
 
 
-def _ratios(experiences: Sequence[Experience]) -> dict[str, float]:
+def _log_ratios(experiences: Sequence[Experience]) -> torch.Tensor:
     """Of the policy that trains to the engine that sampled, token by token."""
-    logs = torch.cat([(e.action_log_probs - e.rollout_log_probs)[e.action_mask.bool()].double() for e in experiences])
-    ordered = logs.sort().values  # torch.quantile refuses more than 16 million values
-    found = {f"ratio/q{each:g}": float(ordered[round(each * (len(ordered) - 1))].exp()) for each in _QUANTILES}
-    return {**found, "ratio/max": float(ordered[-1].exp()), "ratio/mean_abs_log": float(logs.abs().mean())}
+    return torch.cat([(e.action_log_probs - e.rollout_log_probs)[e.action_mask.bool()] for e in experiences])

@@ -73,9 +73,9 @@ class Work:
         self._python = python
         self._flags = flags
 
-    def warm(self, seed: int) -> None:
-        if not (self.folder / f"warm-{seed}.json").exists():
-            self.do("warm", "--seed", str(seed))
+    def warm(self) -> None:
+        if not (self.folder / "warm.json").exists():
+            self.do("warm")
 
     def run(self, variant: str, seed: int) -> None:
         if not (self.folder / f"run-{variant}-{seed}.json").exists():
@@ -95,7 +95,7 @@ class Work:
 
 def _quick(work: Work, args: argparse.Namespace) -> int:
     """That all parts work together: it is far too short to learn anything, and claims nothing about learning."""
-    work.warm(1)
+    work.warm()
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(lambda variant: work.run(variant, 1), ("full", "synchronous")))
     runs = stored(work.folder)
@@ -104,14 +104,10 @@ def _quick(work: Work, args: argparse.Namespace) -> int:
 
 def _full(work: Work, args: argparse.Namespace) -> int:
     began = time.monotonic()
+    work.warm()
     with ThreadPoolExecutor(args.jobs) as pool:
-        warm = {seed: pool.submit(work.warm, seed) for seed in SEEDS}
-
-        def run(pair: tuple[str, int]) -> None:
-            warm[pair[1]].result()
-            work.run(*pair)
-
-        list(pool.map(run, [(variant, seed) for seed in SEEDS for variant in VARIANTS]))
+        pairs = [(variant, seed) for seed in SEEDS for variant in VARIANTS]
+        list(pool.map(lambda pair: work.run(*pair), pairs))
     runs = stored(work.folder)
     work.do("plots", "--out", str(RESULTS))
     claims = {"success_gain_min": Claim(least_gain(_of(runs, "full")), 0.1, at_least=True)}

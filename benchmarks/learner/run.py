@@ -59,13 +59,13 @@ class Plan:
 
     n_batches: int
     evaluate_every: int
-    n_groups: int = 72
+    n_groups: int = 64
     group_size: int = 8
     steps_per_batch: int = 1
     stale_every: int = 5
-    learning_rate: float = 1e-3
-    kl_coef: float = 0.01
-    max_live: int = 192
+    learning_rate: float = 8e-4
+    kl_coef: float = 0.0
+    max_live: int = 256
     breaths: int = 2
     context_tokens: int = 768
     turn_tokens: int = 32
@@ -75,7 +75,7 @@ class Plan:
 
 
 def config_of(variant: Variant, plan: Plan, courses: Sequence[Course], seed: int) -> Config:
-    """The paper's settings but for what a policy this small needs: a larger rate, more pull to the warm start, and importance ratios
+    """The paper's settings but for what a policy this small needs: a larger rate, no pull to the warm start, and importance ratios
     clipped from above. A quarter of all environment steps is sampled by a stale engine."""
     normal = TaskNormalization.OFF if variant is Variant.NO_TASK_NORM else TaskNormalization.BATCH
     one = EnginesSection(n=1, stale_ratio=0.0)
@@ -117,7 +117,6 @@ def _sections(course: Course, tasks: Sequence[TaskRef]) -> Iterator[TaskSection]
             environment=course.environment,
             split=split,
             indices=indices,
-            weight=course.weight,
             options=dict(course.options),
         )
 
@@ -210,7 +209,6 @@ async def _source(
             each.environment,
             each.train[0].split,
             each.n_tasks,
-            weight=each.weight,
             indices=tuple(task.index for task in each.train),
         )
         for each in courses

@@ -18,12 +18,12 @@ class Settings:
 
 
 FULL = Settings(
-    WarmStart({"alfworld": 1_000, "calculator": 350}, n_tokens=3_500_000),
-    Plan(n_batches=40, evaluate_every=10),
-    n_held_out=100,
+    WarmStart({"calculator": 300, "kg": 1_290}, n_tokens=3_245_000, n_planned=4_000_000),
+    Plan(n_batches=24, evaluate_every=8),
+    n_held_out=150,
 )
 QUICK = Settings(
-    WarmStart({"alfworld": 40, "calculator": 40}, n_tokens=20_000, vocabulary=600),
+    WarmStart({"calculator": 40, "kg": 40}, n_tokens=20_000, n_planned=20_000, vocabulary=600),
     Plan(n_batches=2, evaluate_every=2, n_groups=2, group_size=4, max_live=16, steps_per_batch=1, context_tokens=400),
     n_held_out=8,
 )

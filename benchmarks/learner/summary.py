@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-ENVIRONMENTS = ("alfworld", "calculator")
+ENVIRONMENTS = ("calculator", "kg")
 Run = Mapping[str, Any]
 
 

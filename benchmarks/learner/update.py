@@ -63,7 +63,7 @@ def rows_of(batch: Batch, baseline: GroupBaseline) -> list[Row]:
 
 class Learner:
     """Owns the policy that is trained. ``breathe`` is called between micro batches: engines sample meanwhile. The learning rate
-    falls linearly over the configured number of batches, to a tenth."""
+    falls linearly to a tenth over the second half of the configured number of batches."""
 
     def __init__(self, policy: Policy, config: Config, *, seed: int) -> None:
         self.policy = policy
@@ -126,7 +126,7 @@ class Learner:
 
     def _rate(self) -> float:
         """Of the configured learning rate."""
-        return 1.0 - 0.9 * min(1.0, self._n_done / self._config.train.n_steps)
+        return 1.0 - 0.9 * min(1.0, max(0.0, 2 * self._n_done / self._config.train.n_steps - 1))
 
     def _look_back(self, micro: Micro) -> None:
         """Where a batch is one step, the log-probs that are trained are those of the policy before the step."""

@@ -24,18 +24,20 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """``n_demonstrations`` of each environment; ``n_tokens`` are read in all, ``step_tokens`` a step. ``prediction``: weight of the
+    """``n_demonstrations`` of each environment; ``n_tokens`` are read in all, ``step_tokens`` a step, at rates that would reach 0 at
+    ``n_planned``: a policy that has read all of that solves the calculator, and little is left to learn. ``prediction``: weight of the
     loss on what the environment says, of which a ``share`` is looked at; the rest is the loss on what the solution says."""
 
     n_demonstrations: Mapping[str, int]
     n_tokens: int
+    n_planned: int
+    seed: int = 1
     step_tokens: int = 3072
     learning_rate: float = 3e-3
     matrix_learning_rate: float = 0.02
     prediction: float = 0.3
     share: float = 0.3
     vocabulary: int = 2500
-    n_looks: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,15 @@ class Lesson:
     mask: tuple[bool, ...]
 
 
-async def demonstrations(courses: Sequence[Course], settings: WarmStart, *, seed: int) -> list[Conversation]:
+async def demonstrations(courses: Sequence[Course], settings: WarmStart) -> list[Conversation]:
     """Reference solutions of tasks that are drawn from those to learn from, as they are played on the hub."""
     made: list[Conversation] = []
     known = environments()
     async with hub_of(known) as hub:
         for course in courses:
-            rng = random.Random(f"{seed}/{course.environment}")
+            rng = random.Random(f"{settings.seed}/{course.environment}")
             for task in _drawn(course.demonstrated, settings.n_demonstrations[course.environment], rng):
-                n_looks = rng.choice(settings.n_looks)
-                made.append(await demonstration(hub, known[course.environment], course, task, n_looks=n_looks, rng=rng))
+                made.append(await demonstration(hub, known[course.environment], course, task))
     return made
 
 
@@ -90,9 +91,9 @@ def lesson(conversation: Conversation, tokenizer: Tokenizer) -> Lesson:
     return Lesson(tuple(ids[: last + 1]), tuple(mask[: last + 1]))
 
 
-def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, seed: int, report: Report) -> None:
-    """Matrices by Muon (kellerjordan.github.io/posts/muon), the rest by AdamW; both rates fall to 0 over the second half."""
-    rng = random.Random(seed)
+def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, report: Report) -> None:
+    """Matrices by Muon (kellerjordan.github.io/posts/muon), the rest by AdamW; rates fall over the second half of what is planned."""
+    rng = random.Random(settings.seed)
     matrices = [value for name, value in policy.named_parameters() if value.ndim == 2 and "embedding" not in name]
     others = [value for name, value in policy.named_parameters() if value.ndim != 2 or "embedding" in name]
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [
@@ -105,9 +106,9 @@ def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, see
     n_read = n_steps = 0
     while n_read < settings.n_tokens:
         for part in parts(lessons, settings.step_tokens, rng):
-            left = 1 - n_read / settings.n_tokens
-            if left <= 0:
+            if n_read >= settings.n_tokens:
                 break
+            left = 1 - n_read / settings.n_planned
             for optimizer, rate in optimizers:
                 optimizer.param_groups[0]["lr"] = rate * min(1.0, (n_steps + 1) / 30, 2 * left)
             loss = _loss(policy, part, settings)

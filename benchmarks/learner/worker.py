@@ -41,7 +41,7 @@ def main() -> int:
     _check(args.work, chosen)
     match args.part:
         case "warm":
-            warm(args.work, args.seed, chosen)
+            warm(args.work, chosen)
         case "run":
             one(args.work, args.variant, args.seed, chosen)
         case "plots":
@@ -49,32 +49,32 @@ def main() -> int:
     return 0
 
 
-def warm(work: Path, seed: int, chosen: settings.Settings) -> None:
-    began = time.monotonic()
-    shown = asyncio.run(demonstrations(courses(1), chosen.warm_start, seed=seed))
-    tokenizer = tokenizer_of(shown, chosen.warm_start.vocabulary)
-    policy = new_policy(tokenizer, seed=seed)
-    train(policy, [lesson(each, tokenizer) for each in shown], chosen.warm_start, seed=seed, report=report)
-    tokenizer.save(work / f"tokenizer-{seed}.json")
-    _whole(work / f"policy-{seed}.pt", lambda path: torch.save(policy.state_dict(), path))
-    first = asyncio.run(examined(chosen.plan, courses(chosen.n_held_out), (policy, tokenizer), seed=seed))
+def warm(work: Path, chosen: settings.Settings) -> None:
+    began, reading = time.monotonic(), chosen.warm_start
+    shown = asyncio.run(demonstrations(courses(1), reading))
+    tokenizer = tokenizer_of(shown, reading.vocabulary)
+    policy = new_policy(tokenizer, seed=reading.seed)
+    train(policy, [lesson(each, tokenizer) for each in shown], reading, report=report)
+    tokenizer.save(work / "tokenizer.json")
+    _whole(work / "policy.pt", lambda path: torch.save(policy.state_dict(), path))
+    first = asyncio.run(examined(chosen.plan, courses(chosen.n_held_out), (policy, tokenizer), seed=reading.seed))
     record = {
-        "seed": seed,
+        "seed": reading.seed,
         "demonstrations": len(shown),
         "parameters": sum(each.numel() for each in policy.parameters()),
         "evaluation": {"step": 0, **first},
         "seconds": round(time.monotonic() - began, 1),
     }
-    _whole(work / f"warm-{seed}.json", lambda path: path.write_text(json.dumps(record)))
+    _whole(work / "warm.json", lambda path: path.write_text(json.dumps(record)))
     report(f"warm start: {record}")
 
 
 def one(work: Path, variant: Variant, seed: int, chosen: settings.Settings) -> None:
-    tokenizer = Tokenizer.load(work / f"tokenizer-{seed}.json")
+    tokenizer = Tokenizer.load(work / "tokenizer.json")
     policy = Policy(Shape(tokenizer.size))
-    policy.load_state_dict(torch.load(work / f"policy-{seed}.pt"))
+    policy.load_state_dict(torch.load(work / "policy.pt"))
     learned = courses(chosen.n_held_out)
-    first = json.loads((work / f"warm-{seed}.json").read_text())["evaluation"]
+    first = json.loads((work / "warm.json").read_text())["evaluation"]
     record = asyncio.run(run(variant, chosen.plan, learned, (policy, tokenizer), seed=seed, report=report))
     record["evaluations"].insert(0, first)
     _whole(work / f"run-{variant}-{seed}.json", lambda path: path.write_text(json.dumps(record)))

@@ -55,7 +55,7 @@ class CalculatorEnvironment:
             version="1",
             description="Arithmetic with tools; the example environment.",
             splits=_SPLITS,
-            dataset_hash="generated-1",
+            dataset_hash="generated-2",
         )
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> CalculatorEpisode:

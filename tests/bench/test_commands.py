@@ -159,7 +159,7 @@ async def _in_thread(function: Any, *words: str) -> Any:
 def test_tasks_that_hold_are_verified(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert shell.verify("calculator/test:0-9") == OK
-    assert "calculator/test: 10 tasks (dataset generated-1) verified" in shell.text
+    assert "calculator/test: 10 tasks (dataset generated-2) verified" in shell.text
 
 
 def test_a_task_whose_solution_earns_nothing_is_named(tmp_path: Path) -> None:

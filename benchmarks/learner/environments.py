@@ -7,33 +7,46 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import accumulate
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from learner.games import write_games
 
 from envhub.client.hub import Hub
 from envhub.config import Settings
 from envhub.core.protocols import Environment
-from envhub.core.types import JSON, LIMIT_OPTIONS, Message, TaskRef, ToolCall
+from envhub.core.types import JSON, LIMIT_OPTIONS, Message, StepResult, TaskRef, ToolCall
 from envhub.embedded import embedded_hub
 from envhub.envs import registry
-from envhub.envs.datasets import dataset_dir
-from envhub.envs.kg.tasks import TaskSet, load_split
 
 CAPACITY = 512
-MAX_CALLS = 6
-"""Questions of the knowledge graph to train and measure on: those that the reference solution answers with at most so many calls."""
-N_VALIDATION = 60
+N_DEMONSTRATED = 1_000
+"""Sums of the calculator's training split that are not trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Household games by what they are for; of the calculator as many are measured on."""
+
+    demonstrated: int
+    train: int
+    validation: int
+    held_out: int
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One environment: its session options and the size of the split that is learned from. Its tasks are dealt
-    out: none is in two of ``demonstrated``, ``train``, ``validation`` (what settings are chosen by) and ``held_out``."""
+    """One environment with its settings: its share of the groups, its session options, and its tasks: no task is in two of
+    ``demonstrated``, ``train``, ``validation`` (what settings are chosen by) and ``held_out``. Those to train on are of one split,
+    which has ``n_tasks``."""
 
     environment: str
+    settings: Mapping[str, JSON]
+    weight: float
     options: Mapping[str, JSON]
     n_tasks: int
     demonstrated: tuple[TaskRef, ...]
@@ -49,83 +62,63 @@ async def hub_of(environments: Mapping[str, Environment]) -> AsyncIterator[Hub]:
         yield hub.hub
 
 
-NAMES = ("calculator", "kg")
+def environments(courses: Sequence[Course]) -> dict[str, Environment]:
+    return {each.environment: registry.create(each.environment, each.settings) for each in courses}
 
 
-def environments() -> dict[str, Environment]:
-    return {name: registry.create(name) for name in NAMES}
+def courses(folder: Path, sizes: Sizes, *, validation: bool = False) -> tuple[Course, ...]:
+    """Games are written to ``folder`` once. With ``validation`` its tasks stand in the place of those that are held out."""
+    made = (_alfworld(folder, sizes), _calculator(sizes))
+    return tuple(replace(each, held_out=each.validation) if validation else each for each in made)
 
 
-def courses(n_measured: int, *, validation: bool = False) -> tuple[Course, ...]:
-    """At most ``n_measured`` tasks of each environment are held out. With ``validation`` its tasks stand in their place."""
-    made = (_calculator(registry.create("calculator")), _kg())
-    return tuple(
-        replace(each, held_out=(each.validation if validation else each.held_out)[:n_measured]) for each in made
-    )
+def _alfworld(folder: Path, sizes: Sizes) -> Course:
+    """Without a list of possible actions after each turn, which would make most of an episode."""
+    games = asdict(sizes)
+    write_games(folder, games)
+    parts = {split: _all_of("alfworld", split, size) for split, size in games.items()}
+    options: dict[str, JSON] = {"admissible": "never", "max_turns": 12}
+    return Course("alfworld", {"datasets": str(folder)}, 1.0, options, sizes.train, **parts)
 
 
-def _dealt(tasks: Sequence[TaskRef], *sizes: int) -> Iterator[tuple[TaskRef, ...]]:
-    """The tasks in a mixed order, the same always: as many as each size says, then the rest."""
-    mixed = list(tasks)
-    random.Random("dealt").shuffle(mixed)
-    begin = 0
-    for end in (*accumulate(sizes), len(mixed)):
-        yield tuple(sorted(mixed[begin:end], key=lambda task: task.index))
-        begin = end
+def _calculator(sizes: Sizes) -> Course:
+    splits = registry.create("calculator").info().splits
+    every = list(_all_of("calculator", "train", splits["train"]))
+    random.Random("dealt").shuffle(every)
+    dealt = iter(every)
+    validation, demonstrated = (tuple(islice(dealt, n)) for n in (sizes.validation, N_DEMONSTRATED))
+    held_out = _all_of("calculator", "test", min(sizes.held_out, splits["test"]))
+    options: dict[str, JSON] = {"max_turns": 5}
+    return Course("calculator", {}, 1.0, options, len(every), demonstrated, tuple(dealt), validation, held_out)
 
 
-def _calculator(environment: Environment) -> Course:
-    sizes = environment.info().splits
-    every, held_out = (
-        tuple(TaskRef("calculator", split, number) for number in range(sizes[split])) for split in ("train", "test")
-    )
-    validation, demonstrated, train = _dealt(every, N_VALIDATION, 1_000)
-    return Course("calculator", {"max_turns": 5}, len(every), demonstrated, train, validation, held_out)
+def _all_of(environment: str, split: str, n_tasks: int) -> tuple[TaskRef, ...]:
+    return tuple(TaskRef(environment, split, number) for number in range(n_tasks))
 
 
-def _kg() -> Course:
-    """Longer questions are demonstrated too: few of the relations occur in short ones."""
-    short, longer = range(MAX_CALLS + 1), range(MAX_CALLS + 1, 1_000)
-    validation, train, demonstrated = _dealt(_questions("train", short), N_VALIDATION, 640)
-    return Course(
-        "kg",
-        {"max_turns": MAX_CALLS + 2},
-        len(_kg_tasks("train")),
-        (*demonstrated, *_questions("train", longer)),
-        train,
-        validation,
-        (*_questions("dev", short), *_questions("test", short)),
-    )
-
-
-@cache
-def _kg_tasks(split: str) -> TaskSet:
-    return load_split(dataset_dir("kg"), split)
-
-
-def _questions(split: str, n_calls: range) -> tuple[TaskRef, ...]:
-    """Of the kind that the training split has; the test split has others too."""
-    tasks = _kg_tasks(split)
-    kept = (number for number in range(len(tasks)) if len(tasks[number].solution) in n_calls)
-    return tuple(TaskRef("kg", split, number) for number in kept if "generalization:iid" in tasks[number].tags)
-
-
-async def demonstration(hub: Hub, environment: Environment, course: Course, task: TaskRef) -> tuple[Message, ...]:
-    """The conversation of the hub's own reference solution, played on the hub. Raises RuntimeError where it earns nothing."""
+async def demonstration(
+    hub: Hub, environment: Environment, course: Course, task: TaskRef, *, n_looks: int = 0, rng: random.Random
+) -> tuple[Message, ...]:
+    """The conversation of the hub's own reference solution, played on the hub; of ALFWorld, after a look at up to ``n_looks`` places
+    where the object is not. Raises RuntimeError where it earns nothing."""
     solution = environment.solution(task)
     if solution is None:
         raise RuntimeError(f"{task} has no reference solution")
-    if course.environment == "kg":
-        entities = _kg_tasks(task.split)[task.index].entities
-        solution = _by_name(solution, {id: name for name, id in entities.items()})
     options = {name: value for name, value in course.options.items() if name not in LIMIT_OPTIONS}
     session = hub.session(task.environment, task.split, task.index, options=options)
     async with session:
         messages: list[Message] = list(session.messages)
+
+        async def say(message: Message) -> StepResult:
+            result = await session.interact(message)
+            messages.extend((message, *result.messages))
+            return result
+
+        if course.environment == "alfworld":
+            await _look_around(say, messages[-1].content or "", solution, n_looks, rng)
         earned = 0.0
         for message in solution:
-            result = await session.interact(message)
-            messages += [message, *result.messages]
+            result = await say(message)
             earned += result.reward
             if result.done:
                 break
@@ -134,11 +127,23 @@ async def demonstration(hub: Hub, environment: Environment, course: Course, task
     return tuple(messages)
 
 
-def _by_name(solution: Sequence[Message], names: Mapping[str, str]) -> list[Message]:
-    """The entities as the question names them: their ids, which the stored solution has, are not shown to the agent."""
-    return [Message.assistant(each.content, *(_renamed(call, names) for call in each.tool_calls)) for each in solution]
+_Say = Callable[[Message], Awaitable[StepResult]]
+_PLACE = re.compile(r"\ban? ([a-z]+ \d+)")
 
 
-def _renamed(call: ToolCall, names: Mapping[str, str]) -> ToolCall:
-    arguments = {key: names.get(value, value) for key, value in json.loads(call.arguments).items()}
-    return ToolCall(call.id, call.name, json.dumps(arguments))
+async def _look_around(say: _Say, room: str, solution: Sequence[Message], n_looks: int, rng: random.Random) -> None:
+    """As somebody who does not know where things are: go to places, open what is closed. The solution goes nowhere first that
+    was looked at, and its object was not seen."""
+    done = [str(json.loads(call.arguments)["action"]) for message in solution for call in message.tool_calls]
+    wanted = next((action.split()[1] for action in done if action.startswith("take ")), None)
+    places = [place for place in _PLACE.findall(room) if not any(place in action for action in done)]
+    for place in rng.sample(places, min(n_looks, len(places))):
+        seen = (await say(_action(f"go to {place}"))).messages[-1].content or ""
+        if "is closed" in seen:
+            seen = (await say(_action(f"open {place}"))).messages[-1].content or ""
+        if wanted is None or f" {wanted} " in seen:
+            return
+
+
+def _action(text: str) -> Message:
+    return Message.assistant(None, ToolCall("look", "take_action", json.dumps({"action": text})))

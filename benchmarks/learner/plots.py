@@ -18,8 +18,8 @@ mpl.rcParams["svg.hashsalt"] = "learning"
 from matplotlib import pyplot as plt  # noqa: E402  # the backend is chosen first
 
 TITLES = {
+    "alfworld": "ALFWorld: up to 12 turns",
     "calculator": "Calculator: up to 5 turns",
-    "kg": "Knowledge graph: up to 8 turns",
 }
 NAMES = {
     "full": "full",

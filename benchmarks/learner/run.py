@@ -59,13 +59,13 @@ class Plan:
 
     n_batches: int
     evaluate_every: int
-    n_groups: int = 64
+    n_groups: int = 48
     group_size: int = 8
     steps_per_batch: int = 1
     stale_every: int = 5
     learning_rate: float = 8e-4
     kl_coef: float = 0.0
-    max_live: int = 256
+    max_live: int = 192
     breaths: int = 2
     context_tokens: int = 768
     turn_tokens: int = 32
@@ -117,6 +117,7 @@ def _sections(course: Course, tasks: Sequence[TaskRef]) -> Iterator[TaskSection]
             environment=course.environment,
             split=split,
             indices=indices,
+            weight=course.weight,
             options=dict(course.options),
         )
 
@@ -209,6 +210,7 @@ async def _source(
             each.environment,
             each.train[0].split,
             each.n_tasks,
+            weight=each.weight,
             indices=tuple(task.index for task in each.train),
         )
         for each in courses

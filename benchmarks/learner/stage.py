@@ -140,5 +140,5 @@ async def stage(
         ]
         examiner = Engine(0, tokenizer, policy, n_slots=n_measured, temperature=config.evaluate.temperature, seed=seed)
         await stack.enter_async_context(examiner)
-        hub = await stack.enter_async_context(hub_of(environments()))
+        hub = await stack.enter_async_context(hub_of(environments(courses)))
         yield Stage(config, courses, hub, policy, engines, examiner)

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-ENVIRONMENTS = ("calculator", "kg")
+ENVIRONMENTS = ("alfworld", "calculator")
 Run = Mapping[str, Any]
 
 

@@ -38,6 +38,7 @@ class WarmStart:
     prediction: float = 0.3
     share: float = 0.3
     vocabulary: int = 2500
+    n_looks: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class Lesson:
 async def demonstrations(courses: Sequence[Course], settings: WarmStart) -> list[Conversation]:
     """Reference solutions of tasks that are drawn from those to learn from, as they are played on the hub."""
     made: list[Conversation] = []
-    known = environments()
+    known = environments(courses)
     async with hub_of(known) as hub:
         for course in courses:
             rng = random.Random(f"{settings.seed}/{course.environment}")
             for task in _drawn(course.demonstrated, settings.n_demonstrations[course.environment], rng):
-                made.append(await demonstration(hub, known[course.environment], course, task))
+                n_looks = rng.choice(settings.n_looks)
+                made.append(await demonstration(hub, known[course.environment], course, task, n_looks=n_looks, rng=rng))
     return made
 
 

@@ -51,13 +51,13 @@ def main() -> int:
 
 def warm(work: Path, chosen: settings.Settings) -> None:
     began, reading = time.monotonic(), chosen.warm_start
-    shown = asyncio.run(demonstrations(courses(1), reading))
+    shown = asyncio.run(demonstrations(courses(work, chosen.sizes), reading))
     tokenizer = tokenizer_of(shown, reading.vocabulary)
     policy = new_policy(tokenizer, seed=reading.seed)
     train(policy, [lesson(each, tokenizer) for each in shown], reading, report=report)
     tokenizer.save(work / "tokenizer.json")
     _whole(work / "policy.pt", lambda path: torch.save(policy.state_dict(), path))
-    first = asyncio.run(examined(chosen.plan, courses(chosen.n_held_out), (policy, tokenizer), seed=reading.seed))
+    first = asyncio.run(examined(chosen.plan, courses(work, chosen.sizes), (policy, tokenizer), seed=reading.seed))
     record = {
         "seed": reading.seed,
         "demonstrations": len(shown),
@@ -73,7 +73,7 @@ def one(work: Path, variant: Variant, seed: int, chosen: settings.Settings) -> N
     tokenizer = Tokenizer.load(work / "tokenizer.json")
     policy = Policy(Shape(tokenizer.size))
     policy.load_state_dict(torch.load(work / "policy.pt"))
-    learned = courses(chosen.n_held_out)
+    learned = courses(work, chosen.sizes)
     first = json.loads((work / "warm.json").read_text())["evaluation"]
     record = asyncio.run(run(variant, chosen.plan, learned, (policy, tokenizer), seed=seed, report=report))
     record["evaluations"].insert(0, first)

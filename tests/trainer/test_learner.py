@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import json
+import random
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from learner import summary  # noqa: E402
 from learner.engine import Engine, _sampled  # noqa: E402
-from learner.environments import courses, demonstration, environments, hub_of  # noqa: E402
+from learner.environments import Course, Sizes, courses, demonstration, environments, hub_of  # noqa: E402
+from learner.games import FAMILIES, MAX_RECEPTACLES  # noqa: E402
 from learner.model import Cache, Piece, Policy, Shape  # noqa: E402
 from learner.run import Plan, Variant, config_of  # noqa: E402
 from learner.text import CompactFamily, Tokenizer, compact_format  # noqa: E402
 from learner.update import Learner, Micro, micro_of, policy_loss, rows_of  # noqa: E402
 
 from envhub.core.types import Message, TaskRef, ToolCall, ToolSpec  # noqa: E402
+from envhub.envs.alfworld.tasks import load_split  # noqa: E402
 from trainer_adapter.config import AlgorithmSection, CorrectionSection  # noqa: E402
 from trainer_adapter.groups import GroupBaseline  # noqa: E402
 from trainer_adapter.queue import Batch, Group  # noqa: E402
@@ -45,6 +48,18 @@ SMALL = Shape(vocabulary=300, width=32, n_layers=2, n_heads=4, n_kv_heads=2, hid
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.made_from(TEXTS * 20, 300)
+
+
+SIZES = Sizes(demonstrated=4, train=6, validation=3, held_out=5)
+
+
+def folder_of(factory: pytest.TempPathFactory) -> Path:
+    return factory.getbasetemp() / "games"
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, ...]:
+    return courses(folder_of(tmp_path_factory), SIZES)
 
 
 @pytest.fixture
@@ -218,7 +233,7 @@ def trajectory(task: TaskRef, member: int, reward: float, n_turns: int) -> Traje
 
 def batch() -> Batch:
     groups = []
-    for serial, (name, n_turns) in enumerate((("kg", 6), ("calculator", 2), ("calculator", 3))):
+    for serial, (name, n_turns) in enumerate((("alfworld", 6), ("calculator", 2), ("calculator", 3))):
         task = TaskRef(name, "train", serial)
         played = tuple(
             trajectory(task, member, float(member == 0) * (1 + serial), n_turns + member) for member in range(4)
@@ -282,19 +297,23 @@ def test_the_loss_is_that_of_openrlhf(correction: CorrectionSection, monkeypatch
     )
 
 
-async def test_a_step_makes_what_paid_more_likely(policy: Policy) -> None:
+async def test_a_step_makes_what_paid_more_likely(policy: Policy, learned: tuple[Course, ...]) -> None:
     plan = Plan(1, 1, learning_rate=1e-3, steps_per_batch=1)
-    learner = Learner(policy, config_of(Variant.FULL, plan, courses(1), seed=1), seed=1)
+    learner = Learner(policy, config_of(Variant.FULL, plan, learned, seed=1), seed=1)
     micro = a_micro()
     before = learner._logprobs(policy, micro).detach()
     found = await learner.step(batch(), nothing)
     change = learner._logprobs(policy, micro).detach() - before
     assert float((change * micro.advantages).sum()) > 0
-    assert found["advantage_std/calculator"] == pytest.approx(1.0) and found["advantage_std/kg"] == pytest.approx(1.0)
+    assert found["advantage_std/calculator"] == pytest.approx(1.0) and found["advantage_std/alfworld"] == pytest.approx(
+        1.0
+    )
 
 
-async def test_the_learning_rate_falls_to_a_tenth_over_the_second_half(policy: Policy) -> None:
-    learner = Learner(policy, config_of(Variant.FULL, Plan(4, 1, learning_rate=1e-3), courses(1), seed=1), seed=1)
+async def test_the_learning_rate_falls_to_a_tenth_over_the_second_half(
+    policy: Policy, learned: tuple[Course, ...]
+) -> None:
+    learner = Learner(policy, config_of(Variant.FULL, Plan(4, 1, learning_rate=1e-3), learned, seed=1), seed=1)
     rates = []
     for _ in range(5):
         await learner.step(batch(), nothing)
@@ -303,8 +322,10 @@ async def test_the_learning_rate_falls_to_a_tenth_over_the_second_half(policy: P
 
 
 @pytest.mark.parametrize("n_steps", [1, 2])
-async def test_ratios_are_of_the_policy_before_the_step_to_the_engine(policy: Policy, n_steps: int) -> None:
-    config = config_of(Variant.FULL, Plan(1, 1, steps_per_batch=n_steps), courses(1), seed=1)
+async def test_ratios_are_of_the_policy_before_the_step_to_the_engine(
+    policy: Policy, n_steps: int, learned: tuple[Course, ...]
+) -> None:
+    config = config_of(Variant.FULL, Plan(1, 1, steps_per_batch=n_steps), learned, seed=1)
     learner = Learner(policy, config, seed=1)
     micro = micro_of(rows_of(batch(), GroupBaseline.GRPO))
     with torch.no_grad():
@@ -313,8 +334,10 @@ async def test_ratios_are_of_the_policy_before_the_step_to_the_engine(policy: Po
     assert found["ratio/mean_abs_log"] == pytest.approx(float(logs.abs().mean()), rel=1e-3)
 
 
-async def test_without_task_normalization_advantages_stay_as_the_groups_give_them(policy: Policy) -> None:
-    config = config_of(Variant.NO_TASK_NORM, Plan(1, 1, steps_per_batch=1), courses(1), seed=1)
+async def test_without_task_normalization_advantages_stay_as_the_groups_give_them(
+    policy: Policy, learned: tuple[Course, ...]
+) -> None:
+    config = config_of(Variant.NO_TASK_NORM, Plan(1, 1, steps_per_batch=1), learned, seed=1)
     found = await Learner(policy, config, seed=1).step(batch(), nothing)
     assert found["advantage_std/calculator"] != pytest.approx(1.0, abs=0.05)
 
@@ -327,30 +350,44 @@ DIFFERENCES: dict[Variant, Callable[[object], object]] = {
 
 
 @pytest.mark.parametrize("variant", DIFFERENCES)
-def test_a_variant_differs_from_the_full_one_in_its_own_part_alone(variant: Variant) -> None:
-    plan, learned = Plan(4, 2), courses(4)
+def test_a_variant_differs_from_the_full_one_in_its_own_part_alone(
+    variant: Variant, learned: tuple[Course, ...]
+) -> None:
+    plan = Plan(4, 2)
     full, other = (config_of(each, plan, learned, seed=2) for each in (Variant.FULL, variant))
     differing = [name for name in full.__struct_fields__ if getattr(full, name) != getattr(other, name)]
     assert len(differing) == 1
     assert getattr(full, differing[0]) == DIFFERENCES[variant](full)
 
 
-def test_no_task_is_in_two_parts_of_a_course() -> None:
-    for course in courses(1_000):
+def test_no_task_is_in_two_parts_of_a_course(
+    learned: tuple[Course, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for course in learned:
         parts = (course.demonstrated, course.train, course.validation, course.held_out)
-        assert sum(map(len, parts)) == len({task for part in parts for task in part})
-        assert len(course.train) >= 300 and len(course.held_out) >= 88
-    tuned = courses(1_000, validation=True)
-    assert [each.held_out for each in tuned] == [each.validation for each in courses(1_000)]
+        assert all(parts) and sum(map(len, parts)) == len({task for part in parts for task in part})
+    tuned = courses(folder_of(tmp_path_factory), SIZES, validation=True)
+    assert [each.held_out for each in tuned] == [each.validation for each in learned]
 
 
-async def test_demonstrations_name_entities_as_the_question_does() -> None:
-    known = environments()
+def test_no_game_is_in_two_splits_and_all_are_small(learned: tuple[Course, ...]) -> None:
+    root = Path(str(learned[0].settings["datasets"])) / "alfworld"
+    games = [game for split in asdict(SIZES) for game in load_split(root, split)]
+    assert len({(game.goal, game.start) for game in games}) == len(games)
+    assert all(len(game.receptacles) <= MAX_RECEPTACLES and game.goal.family in FAMILIES for game in games)
+
+
+async def test_a_demonstration_looks_around_before_it_finds(learned: tuple[Course, ...]) -> None:
+    course, known = learned[0], environments(learned)
     async with hub_of(known) as hub:
-        for course in courses(1):
-            shown = await demonstration(hub, known[course.environment], course, course.demonstrated[0])
-            calls = [call for message in shown for call in message.tool_calls]
-            assert calls and not any(re.search(r'"[mg]\.0?\w+"', call.arguments) for call in calls)
+        direct, looking = [
+            await demonstration(hub, known["alfworld"], course, course.demonstrated[0], n_looks=n, rng=random.Random(3))
+            for n in (0, 2)
+        ]
+    said, after = [[each.tool_calls[0].arguments for each in done if each.tool_calls] for done in (direct, looking)]
+    assert after[-len(said) :] == said
+    looks = [json.loads(each)["action"].split()[0] for each in after[: -len(said)]]
+    assert looks.count("go") == 2 and set(looks) <= {"go", "open"}
 
 
 def a_run(variant: str, seed: int, **success: float) -> summary.Run:
@@ -361,8 +398,8 @@ def a_run(variant: str, seed: int, **success: float) -> summary.Run:
 
 
 def test_the_gain_that_counts_is_that_of_the_environment_where_it_is_least() -> None:
-    runs = [a_run("full", seed, kg=0.5, calculator=gained) for seed, gained in enumerate((0.05, 0.2, 0.3))]
+    runs = [a_run("full", seed, alfworld=0.5, calculator=gained) for seed, gained in enumerate((0.05, 0.2, 0.3))]
     assert summary.least_gain(runs) == pytest.approx(0.1)
-    found = summary.table([*runs, a_run("synchronous", 1, kg=0.2, calculator=0.2)])
+    found = summary.table([*runs, a_run("synchronous", 1, alfworld=0.2, calculator=0.2)])
     assert found["full"]["calculator"]["success_after"]["values"] == [0.05, 0.2, 0.3]
-    assert found["synchronous"]["kg"]["gain"]["mean"] == pytest.approx(0.1)
+    assert found["synchronous"]["alfworld"]["gain"]["mean"] == pytest.approx(0.1)

@@ -40,13 +40,12 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One environment with its settings: its share of the groups, its session options, and its tasks: no task is in two of
+    """One environment with its settings, its session options and its tasks: no task is in two of
     ``demonstrated``, ``train``, ``validation`` (what settings are chosen by) and ``held_out``. Those to train on are of one split,
     which has ``n_tasks``."""
 
     environment: str
     settings: Mapping[str, JSON]
-    weight: float
     options: Mapping[str, JSON]
     n_tasks: int
     demonstrated: tuple[TaskRef, ...]
@@ -78,7 +77,7 @@ def _alfworld(folder: Path, sizes: Sizes) -> Course:
     write_games(folder, games)
     parts = {split: _all_of("alfworld", split, size) for split, size in games.items()}
     options: dict[str, JSON] = {"admissible": "never", "max_turns": 12}
-    return Course("alfworld", {"datasets": str(folder)}, 1.0, options, sizes.train, **parts)
+    return Course("alfworld", {"datasets": str(folder)}, options, sizes.train, **parts)
 
 
 def _calculator(sizes: Sizes) -> Course:
@@ -89,7 +88,7 @@ def _calculator(sizes: Sizes) -> Course:
     validation, demonstrated = (tuple(islice(dealt, n)) for n in (sizes.validation, N_DEMONSTRATED))
     held_out = _all_of("calculator", "test", min(sizes.held_out, splits["test"]))
     options: dict[str, JSON] = {"max_turns": 5}
-    return Course("calculator", {}, 1.0, options, len(every), demonstrated, tuple(dealt), validation, held_out)
+    return Course("calculator", {}, options, len(every), demonstrated, tuple(dealt), validation, held_out)
 
 
 def _all_of(environment: str, split: str, n_tasks: int) -> tuple[TaskRef, ...]:

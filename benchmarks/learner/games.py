@@ -33,11 +33,15 @@ def write_games(root: Path, sizes: Mapping[str, int]) -> None:
 
 
 def _small_games() -> Iterator[Game]:
-    """Endless; of one seed after the other."""
+    """Endless; of one seed after the other, each arrangement once."""
     sys.path.insert(0, str(GENERATOR))
+    from layout import arrangement
     from main import generate
 
+    seen = set()
     for seed in count(_FIRST_SEED):
         for game in generate(seed, ("train",))["train"]:
-            if game.goal.family in FAMILIES and len(game.receptacles) <= MAX_RECEPTACLES:
+            small = game.goal.family in FAMILIES and len(game.receptacles) <= MAX_RECEPTACLES
+            if small and arrangement(game) not in seen:
+                seen.add(arrangement(game))
                 yield replace(game, id=f"{game.id}-{seed}")

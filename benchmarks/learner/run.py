@@ -117,7 +117,6 @@ def _sections(course: Course, tasks: Sequence[TaskRef]) -> Iterator[TaskSection]
             environment=course.environment,
             split=split,
             indices=indices,
-            weight=course.weight,
             options=dict(course.options),
         )
 
@@ -210,7 +209,6 @@ async def _source(
             each.environment,
             each.train[0].split,
             each.n_tasks,
-            weight=each.weight,
             indices=tuple(task.index for task in each.train),
         )
         for each in courses

@@ -24,13 +24,15 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """``n_demonstrations`` of each environment; ``n_tokens`` are read in all, ``step_tokens`` a step, at rates that would reach 0 at
-    ``n_planned``: a policy that has read all of that solves the calculator, and little is left to learn. ``prediction``: weight of the
-    loss on what the environment says, of which a ``share`` is looked at; the rest is the loss on what the solution says."""
+    """``n_demonstrations`` of each environment. It ends when so much of the validation tasks of each environment in ``until`` is
+    solved, looked at every ``look_every`` steps, and at the latest after ``n_tokens``, when the rates have fallen to 0; a step has
+    ``step_tokens``. ``prediction``: weight of the loss on what the environment says, of which a ``share`` is looked at; the rest is
+    the loss on what the solution says."""
 
     n_demonstrations: Mapping[str, int]
     n_tokens: int
-    n_planned: int
+    until: Mapping[str, float]
+    look_every: int = 100
     seed: int = 1
     step_tokens: int = 3072
     learning_rate: float = 3e-3
@@ -93,8 +95,11 @@ def lesson(conversation: Conversation, tokenizer: Tokenizer) -> Lesson:
     return Lesson(tuple(ids[: last + 1]), tuple(mask[: last + 1]))
 
 
-def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, report: Report) -> None:
-    """Matrices by Muon (kellerjordan.github.io/posts/muon), the rest by AdamW; rates fall over the second half of what is planned."""
+def train(
+    policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, enough: Callable[[], bool], report: Report
+) -> int:
+    """Tokens read. Matrices by Muon (kellerjordan.github.io/posts/muon), the rest by AdamW; both rates fall to 0 over the second half.
+    ``enough`` is asked whether to end."""
     rng = random.Random(settings.seed)
     matrices = [value for name, value in policy.named_parameters() if value.ndim == 2 and "embedding" not in name]
     others = [value for name, value in policy.named_parameters() if value.ndim != 2 or "embedding" in name]
@@ -108,9 +113,9 @@ def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, rep
     n_read = n_steps = 0
     while n_read < settings.n_tokens:
         for part in parts(lessons, settings.step_tokens, rng):
-            if n_read >= settings.n_tokens:
+            left = 1 - n_read / settings.n_tokens
+            if left <= 0:
                 break
-            left = 1 - n_read / settings.n_planned
             for optimizer, rate in optimizers:
                 optimizer.param_groups[0]["lr"] = rate * min(1.0, (n_steps + 1) / 30, 2 * left)
             loss = _loss(policy, part, settings)
@@ -121,8 +126,11 @@ def train(policy: Policy, lessons: Sequence[Lesson], settings: WarmStart, *, rep
                 optimizer.step()
             n_steps += 1
             n_read += sum(len(each.ids) for each in part)
-            if n_steps % 100 == 0:
+            if n_steps % settings.look_every == 0:
                 report(f"warm start: step {n_steps}, {n_read} tokens, loss {float(loss.detach()):.3f}")
+                if enough():
+                    return n_read
+    return n_read
 
 
 def parts(lessons: Sequence[Lesson], n_tokens: int, rng: random.Random) -> Iterator[list[Lesson]]:

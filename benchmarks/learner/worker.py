@@ -54,13 +54,23 @@ def warm(work: Path, chosen: settings.Settings) -> None:
     shown = asyncio.run(demonstrations(courses(work, chosen.sizes), reading))
     tokenizer = tokenizer_of(shown, reading.vocabulary)
     policy = new_policy(tokenizer, seed=reading.seed)
-    train(policy, [lesson(each, tokenizer) for each in shown], reading, report=report)
+    tuned = courses(work, chosen.sizes, validation=True)
+
+    def enough() -> bool:
+        with torch.random.fork_rng():
+            found = asyncio.run(examined(chosen.plan, tuned, (policy, tokenizer), seed=reading.seed))
+        report(f"validation: {found}")
+        return all(found[f"success/{name}"] >= share for name, share in reading.until.items())
+
+    lessons = [lesson(each, tokenizer) for each in shown]
+    n_read = train(policy, lessons, reading, enough=enough, report=report)
     tokenizer.save(work / "tokenizer.json")
     _whole(work / "policy.pt", lambda path: torch.save(policy.state_dict(), path))
     first = asyncio.run(examined(chosen.plan, courses(work, chosen.sizes), (policy, tokenizer), seed=reading.seed))
     record = {
         "seed": reading.seed,
         "demonstrations": len(shown),
+        "tokens_read": n_read,
         "parameters": sum(each.numel() for each in policy.parameters()),
         "evaluation": {"step": 0, **first},
         "seconds": round(time.monotonic() - began, 1),

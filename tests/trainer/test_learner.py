@@ -26,6 +26,7 @@ from learner.model import Cache, Piece, Policy, Shape  # noqa: E402
 from learner.run import Plan, Variant, config_of  # noqa: E402
 from learner.text import CompactFamily, Tokenizer, compact_format  # noqa: E402
 from learner.update import Learner, Micro, micro_of, policy_loss, rows_of  # noqa: E402
+from learner.warm_start import Lesson, WarmStart, train  # noqa: E402
 
 from envhub.core.types import Message, TaskRef, ToolCall, ToolSpec  # noqa: E402
 from envhub.envs.alfworld.tasks import load_split  # noqa: E402
@@ -358,6 +359,14 @@ def test_a_variant_differs_from_the_full_one_in_its_own_part_alone(
     differing = [name for name in full.__struct_fields__ if getattr(full, name) != getattr(other, name)]
     assert len(differing) == 1
     assert getattr(full, differing[0]) == DIFFERENCES[variant](full)
+
+
+def test_a_warm_start_ends_when_enough_is_learned_or_all_is_read(policy: Policy) -> None:
+    lessons = [Lesson((1, 2, 3, 4, 5), (False, True, True, True, True))] * 8
+    settings = WarmStart({}, n_tokens=400, until={}, look_every=2, step_tokens=40)
+    answers = iter((False, True))
+    assert train(policy, lessons, settings, enough=lambda: next(answers), report=print) == 4 * 40
+    assert train(policy, lessons, settings, enough=lambda: False, report=print) == 400
 
 
 def test_no_task_is_in_two_parts_of_a_course(

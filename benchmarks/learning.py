@@ -15,6 +15,7 @@ trained, dropped nor live at the end.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
 import os
 import subprocess
@@ -56,13 +57,21 @@ def main() -> int:
     args = parser.parse_args()
     python = _python()
     if python is None:
-        print("PyTorch is neither in this interpreter nor in .venv-trainer: run `make trainer-cpu` first")
+        print(
+            "torch, tokenizers and matplotlib are neither in this interpreter nor in .venv-trainer: run `make trainer-cpu` first"
+        )
         return 2
     if args.quick:
         with tempfile.TemporaryDirectory() as folder:
             return _quick(Work(Path(folder), python, ("--quick",)), args)
     args.work.mkdir(parents=True, exist_ok=True)
-    return _full(Work(args.work, python), args)
+    with (args.work / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another benchmark works in {args.work}: name another folder with --work")
+            return 2
+        return _full(Work(args.work, python), args)
 
 
 class Work:
@@ -152,8 +161,8 @@ def _curves(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _python() -> str | None:
-    """An interpreter that has PyTorch."""
-    if importlib.util.find_spec("torch") is not None:
+    """An interpreter that has PyTorch and the rest."""
+    if all(importlib.util.find_spec(name) is not None for name in ("torch", "tokenizers", "matplotlib")):
         return sys.executable
     return str(TRAINER) if TRAINER.exists() else None
 

@@ -15,7 +15,7 @@ from learner.model import Cache, Piece, Policy
 from learner.text import Tokenizer
 from torch import Tensor
 
-from trainer_adapter.tokens import Completion, FinishReason
+from trainer_adapter.tokens import Completion, FinishReason, SamplerError
 from trainer_adapter.versions import checksum
 from trainer_adapter.weight_sync import Progress
 
@@ -71,6 +71,7 @@ class Engine:
         self._received: dict[str, str] = {}
         self._wake, self._paused = asyncio.Event(), False
         self._running: asyncio.Task[None] | None = None
+        self._failure: SamplerError | None = None
         self.n_read = self.n_sampled = 0
 
     async def __aenter__(self) -> Engine:
@@ -85,6 +86,9 @@ class Engine:
     # --- as a sampler -----------------------------------------------------------------------------------------------
 
     async def sample(self, ids: Sequence[int], *, max_tokens: int) -> Completion:
+        """Raises SamplerError when the engine has failed."""
+        if self._failure is not None:
+            raise self._failure
         request = _Request(ids, max_tokens, self.version, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
         self._wake.set()
@@ -118,6 +122,16 @@ class Engine:
     # --- sampling ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        """A failure is everybody's: nobody waits for an engine that does nothing any more."""
+        try:
+            await self._serve()
+        except Exception as error:  # boundary: whoever asked must hear of it
+            self._failure = SamplerError(f"engine {self.number} failed: {error}")
+            for request in (*self._waiting, *self._active):
+                if not request.answer.done():
+                    request.answer.set_exception(self._failure)
+
+    async def _serve(self) -> None:
         while True:
             await self._wake.wait()
             if self._paused or not (self._waiting or self._active):
@@ -141,7 +155,9 @@ class Engine:
         if self._paused:
             return
         self._waiting = [request for request in self._waiting if not request.answer.done()]
-        self._active = [request for request in self._active if not self._given_up(request)]
+        for request in list(self._active):
+            if request.answer.done():
+                self._release(request)
         with torch.no_grad():
             begun = self._begun() if len(self._waiting) >= max(1, len(self._active)) else []
             if begun:
@@ -257,13 +273,6 @@ class Engine:
                     request.version,
                 )
             )
-
-    def _given_up(self, request: _Request) -> bool:
-        """Whether its caller was cancelled; its slot is free again."""
-        if not request.answer.done():
-            return False
-        self._release(request)
-        return True
 
     def _release(self, request: _Request) -> None:
         slot = self._slots[request.slot]

@@ -131,8 +131,8 @@ _PLACE = re.compile(r"\ban? ([a-z]+ \d+)")
 
 
 async def _look_around(say: _Say, room: str, solution: Sequence[Message], n_looks: int, rng: random.Random) -> None:
-    """As somebody who does not know where things are: go to places, open what is closed. The solution goes nowhere first that
-    was looked at, and its object was not seen."""
+    """As somebody who does not know where things are: go to places that the solution does not need, open what is closed, and stop
+    looking at the sight of such a thing, also where the solution takes another one of them."""
     done = [str(json.loads(call.arguments)["action"]) for message in solution for call in message.tool_calls]
     wanted = next((action.split()[1] for action in done if action.startswith("take ")), None)
     places = [place for place in _PLACE.findall(room) if not any(place in action for action in done)]

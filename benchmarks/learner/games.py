@@ -24,19 +24,23 @@ _FIRST_SEED = 100
 
 def write_games(root: Path, sizes: Mapping[str, int]) -> None:
     """A dataset ``alfworld`` below ``root`` with splits of these sizes, if it is not there."""
-    folder = root / "alfworld"
-    if (folder / "manifest.json").exists():
+    folder, part = root / "alfworld", root / "alfworld.part"
+    if folder.exists():
         return
     games = _small_games()
     splits = {split: list(islice(games, size)) for split, size in sizes.items()}
-    write_dataset(folder, splits, name="alfworld", version="1", generator={"seeds_from": _FIRST_SEED})
+    write_dataset(part, splits, name="alfworld", version="1", generator={"seeds_from": _FIRST_SEED})
+    part.rename(folder)
 
 
 def _small_games() -> Iterator[Game]:
     """Endless; of one seed after the other, each arrangement once."""
     sys.path.insert(0, str(GENERATOR))
-    from layout import arrangement
-    from main import generate
+    try:
+        from layout import arrangement
+        from main import generate
+    finally:
+        sys.path.remove(str(GENERATOR))
 
     seen = set()
     for seed in count(_FIRST_SEED):

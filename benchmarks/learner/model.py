@@ -1,4 +1,4 @@
-"""The benchmark's policy: a decoder-only transformer of a few million parameters.
+"""The benchmark's policy: a decoder-only transformer of about a million parameters.
 
 Invariant: whether a sequence is read at once or piece by piece through a cache, its next-token scores are the same up to rounding.
 """

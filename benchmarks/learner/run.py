@@ -136,8 +136,8 @@ async def run(
     learner = Learner(policy, config, seed=seed)
     began = time.monotonic()
     batches: list[dict[str, float]] = []
-    evaluations: list[dict[str, float]] = []
     async with stage(config, courses, policy, tokenizer) as played:
+        evaluations = [{"step": 0.0, **await played.evaluate(0)}]
         queue = TrajectoryQueue(config.queue_settings)
         async with _source(variant, config, courses, queue, played) as source:
             for version in range(1, plan.n_batches + 1):
@@ -184,7 +184,7 @@ class _Source(Protocol):
 
 @dataclass(slots=True)
 class _Turns:
-    """Synchronous: a batch is played to its end by the newest weights, and nothing else is played before it was trained."""
+    """Synchronous: a batch is played to its end without a change of weights, and nothing else is played before it was trained."""
 
     queue: TrajectoryQueue
     tasks: Iterator[TaskRef]

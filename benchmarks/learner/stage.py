@@ -1,7 +1,7 @@
 """Where episodes are played: a hub and engines in this process, and the weight updates between the policy and its engines.
 
-Invariants: an engine plays with weights only after they were verified tensor by tensor; an evaluation plays each held-out task once
-with the newest weights, while the engines of the training stand still.
+Invariants: an engine plays with weights only after they were verified tensor by tensor; an evaluation plays every held-out task
+with the newest weights, while the engines of the training stand still, and leaves none out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Stage:
         await self._send({number: self._engines[number] for number in self._config.engine_plan.due(version)}, version)
 
     async def evaluate(self, version: int) -> Mapping[str, float]:
-        """By environment: success and mean return over all held-out tasks."""
+        """By environment: success and mean return over all held-out tasks. Raises RuntimeError where an episode failed."""
         assert self._config.evaluate is not None, "this benchmark evaluates"
         n_samples = self._config.evaluate.n_samples
         for engine in self._engines:
@@ -78,7 +78,11 @@ class Stage:
             ]
         for engine in self._engines:
             await engine.resume()
-        return evaluation_metrics(played)
+        found = evaluation_metrics(played)
+        failed = {name: value for name, value in found.items() if name.startswith("failures/") and value}
+        if failed:
+            raise RuntimeError(f"episodes of an evaluation failed: {failed}")
+        return found
 
     def breathe(self, n_turns: int) -> Breathe:
         """Lets engines and environments go on for so many turns of the event loop."""

@@ -23,7 +23,7 @@ _ROLES = {"user": "<|user|>", "tool": "<|tool|>", "assistant": "<|assistant|>"}
 _BETWEEN = " | "
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?")
 _WORDS = Regex(r" ?[A-Za-z_]+(?:\.[a-z_]+)+| ?[A-Za-z_]+| ?\d| ?[^\sA-Za-z_\d]|\s+")
-"""Dotted names are one word: a relation of a knowledge graph is mostly one token."""
+"""A digit is a word of its own, so that numbers can be copied digit by digit; a dotted name is one word."""
 
 
 class Tokenizer:
@@ -70,7 +70,7 @@ class Tokenizer:
 
 class CompactFamily:
     """Instructions that are always the same are left out, and so are the tools: a policy this small knows them by heart.
-    A call is its name and the values of its arguments, ``get_neighbors Ardfield Bears | sports.sports_team.titles``."""
+    A call is its name and the values of its arguments, ``multiply 12 | 7``."""
 
     closing: tuple[str, ...] = (END,)
     stops: tuple[str, ...] = (END,)

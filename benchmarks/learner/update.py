@@ -63,7 +63,7 @@ def rows_of(batch: Batch, baseline: GroupBaseline) -> list[Row]:
 
 class Learner:
     """Owns the policy that is trained. ``breathe`` is called between micro batches: engines sample meanwhile. The learning rate
-    falls linearly to a tenth over the second half of the configured number of batches."""
+    falls linearly towards a tenth over the second half of the configured number of batches."""
 
     def __init__(self, policy: Policy, config: Config, *, seed: int) -> None:
         self.policy = policy

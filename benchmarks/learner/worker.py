@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import logging
 import sys
@@ -64,15 +65,13 @@ def warm(work: Path, chosen: settings.Settings) -> None:
 
     lessons = [lesson(each, tokenizer) for each in shown]
     n_read = train(policy, lessons, reading, enough=enough, report=report)
-    tokenizer.save(work / "tokenizer.json")
+    _whole(work / "tokenizer.json", tokenizer.save)
     _whole(work / "policy.pt", lambda path: torch.save(policy.state_dict(), path))
-    first = asyncio.run(examined(chosen.plan, courses(work, chosen.sizes), (policy, tokenizer), seed=reading.seed))
     record = {
         "seed": reading.seed,
         "demonstrations": len(shown),
         "tokens_read": n_read,
         "parameters": sum(each.numel() for each in policy.parameters()),
-        "evaluation": {"step": 0, **first},
         "seconds": round(time.monotonic() - began, 1),
     }
     _whole(work / "warm.json", lambda path: path.write_text(json.dumps(record)))
@@ -84,9 +83,7 @@ def one(work: Path, variant: Variant, seed: int, chosen: settings.Settings) -> N
     policy = Policy(Shape(tokenizer.size))
     policy.load_state_dict(torch.load(work / "policy.pt"))
     learned = courses(work, chosen.sizes)
-    first = json.loads((work / "warm.json").read_text())["evaluation"]
     record = asyncio.run(run(variant, chosen.plan, learned, (policy, tokenizer), seed=seed, report=report))
-    record["evaluations"].insert(0, first)
     _whole(work / f"run-{variant}-{seed}.json", lambda path: path.write_text(json.dumps(record)))
 
 
@@ -99,12 +96,20 @@ def plots(work: Path, out: Path) -> None:
 
 
 def _check(work: Path, chosen: settings.Settings) -> None:
-    """Runs of other sizes than these must not be mixed with them."""
-    path, ours = work / "settings.txt", f"{chosen}\n"
+    """Runs of other settings, or of other code, must not be mixed with them."""
+    path, ours = work / "settings.txt", f"{chosen}\n{_code()}\n"
     if not path.exists():
-        path.write_text(ours)
+        _whole(path, lambda part: part.write_text(ours))
     if path.read_text() != ours:
         raise SystemExit(f"{work} was filled with other settings: name another folder, or empty it")
+
+
+def _code() -> str:
+    """A hash of what decides a result besides the settings: this benchmark, the adapter, the generator of games, the environments."""
+    root = Path(__file__).parents[2]
+    folders = ("benchmarks/learner", "trainer_adapter", "datasets/alfworld/generate", "envhub/envs/alfworld")
+    files = (path for folder in folders for path in sorted((root / folder).glob("*.py")))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def report(line: str) -> None:

@@ -33,7 +33,7 @@ from envhub.envs.alfworld.tasks import load_split  # noqa: E402
 from trainer_adapter.config import AlgorithmSection, CorrectionSection  # noqa: E402
 from trainer_adapter.groups import GroupBaseline  # noqa: E402
 from trainer_adapter.queue import Batch, Group  # noqa: E402
-from trainer_adapter.tokens import FinishReason, TokenTrack, Trajectory  # noqa: E402
+from trainer_adapter.tokens import FinishReason, SamplerError, TokenTrack, Trajectory  # noqa: E402
 from trainer_adapter.weight_sync import Limits, update  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -218,6 +218,36 @@ async def test_a_cancelled_caller_gives_its_slot_back(policy: Policy, tokenizer:
     assert done.ids
 
 
+@pytest.mark.parametrize("cancelled", [{0}, {1}, {0, 1}, {0, 1, 2}])
+async def test_callers_that_are_cancelled_together_take_nothing_from_others(
+    policy: Policy, tokenizer: Tokenizer, cancelled: set[int]
+) -> None:
+    async with running(policy, tokenizer, n_slots=3) as engine:
+        asked = [asyncio.create_task(engine.sample((7, 8 + each), max_tokens=40)) for each in range(3)]
+        for _ in range(60):
+            await asyncio.sleep(0)
+        assert 0 < engine.n_sampled < 3 * 40
+        for number in cancelled:
+            asked[number].cancel()
+        left = [each for number, each in enumerate(asked) if number not in cancelled]
+        again = [engine.sample((9, 10), max_tokens=2) for _ in range(3)]
+        done = await asyncio.wait_for(asyncio.gather(*left, *again), 20)
+    assert all(each.ids for each in done)
+
+
+async def test_whoever_waits_for_an_engine_hears_that_it_failed(
+    policy: Policy, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    async with running(policy, tokenizer) as engine:
+        monkeypatch.setattr(engine._policy, "read", broken)
+        for _ in range(2):
+            with pytest.raises(SamplerError, match="out of memory"):
+                await asyncio.wait_for(engine.sample((7, 8), max_tokens=4), 5)
+
+
 def trajectory(task: TaskRef, member: int, reward: float, n_turns: int) -> Trajectory:
     track = TokenTrack()
     track.observe([5, 6, 7])
@@ -362,11 +392,13 @@ def test_a_variant_differs_from_the_full_one_in_its_own_part_alone(
 
 
 def test_a_warm_start_ends_when_enough_is_learned_or_all_is_read(policy: Policy) -> None:
-    lessons = [Lesson((1, 2, 3, 4, 5), (False, True, True, True, True))] * 8
-    settings = WarmStart({}, n_tokens=400, until={}, look_every=2, step_tokens=40)
-    answers = iter((False, True))
-    assert train(policy, lessons, settings, enough=lambda: next(answers), report=print) == 4 * 40
-    assert train(policy, lessons, settings, enough=lambda: False, report=print) == 400
+    lessons = [Lesson((1, 2, 3, 4, 5), (False, True, False, True, True))] * 8
+    settings = WarmStart({}, n_tokens=1_200, until={}, look_every=2, step_tokens=40, share=1.0)
+    answers, told = iter((False, True)), []
+    assert train(policy, lessons, settings, enough=lambda: next(answers), report=told.append) == 4 * 40
+    assert train(policy, lessons, settings, enough=lambda: False, report=told.append) == 1_200
+    losses = [float(line.rsplit(" ", 1)[1]) for line in told]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_no_task_is_in_two_parts_of_a_course(
@@ -382,7 +414,8 @@ def test_no_task_is_in_two_parts_of_a_course(
 def test_no_game_is_in_two_splits_and_all_are_small(learned: tuple[Course, ...]) -> None:
     root = Path(str(learned[0].settings["datasets"])) / "alfworld"
     games = [game for split in asdict(SIZES) for game in load_split(root, split)]
-    assert len({(game.goal, game.start) for game in games}) == len(games)
+    lying = {tuple(sorted(f"{each.kind} {each.receptacles}" for each in game.things)) for game in games}
+    assert len(lying) == len(games)
     assert all(len(game.receptacles) <= MAX_RECEPTACLES and game.goal.family in FAMILIES for game in games)
 
 

@@ -178,7 +178,7 @@ def test_silence_that_is_paid_for_is_named(tmp_path: Path) -> None:
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
-MANY = ("calculator/train", "-a", "oracle", "-j", "8", "--name", "run")
+MANY = ("calculator/train:0-999", "-a", "oracle", "-j", "8", "--name", "run")
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:

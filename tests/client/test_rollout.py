@@ -36,9 +36,9 @@ async def test_a_solved_task_gives_the_whole_trajectory() -> None:
     solution = create({}).solution(TaskRef("calculator", "test", 3))
     async with local_hub() as hub:
         trajectory = await rollout(hub.hub.session("calculator", "test", 3), Scripted(*solution))
-    assert (trajectory.rewards, trajectory.episode_return, trajectory.turns) == ((0.0, 1.0), 1.0, 2)
+    assert (trajectory.rewards, trajectory.episode_return, trajectory.turns) == ((0.0, 0.0, 1.0), 1.0, 3)
     assert trajectory.stop_reason is StopReason.COMPLETED and trajectory.terminated and not trajectory.truncated
-    assert [message.role for message in trajectory.messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert [message.role for message in trajectory.messages] == ["user", *("assistant", "tool") * 3]
 
 
 @pytest.mark.parametrize("hub_of", [local_hub, served_hub])

@@ -16,7 +16,7 @@ import pytest
 from envhub.client.hub import Hub
 from envhub.core.errors import SessionLostError
 from envhub.core.types import Message
-from tests.hub.processes import Process, Processes, free_port, until_ready
+from tests.hub.processes import Process, Processes, free_port, until, until_ready
 from tests.hub.test_system_recovery import until_records
 
 pytestmark = pytest.mark.timeout(90)
@@ -165,7 +165,11 @@ async def test_a_worker_that_is_told_to_stop_again_and_again_still_ends_its_sess
 
 async def test_a_worker_without_a_controller_stops_as_well_b032(processes: Processes) -> None:
     worker = processes.worker(free_port(), drain_s=0.2)
-    await asyncio.sleep(1.5)
+
+    async def serves() -> bool:
+        return "no link to" in worker.text()
+
+    await until(serves, 60)
     assert await pestered(worker, STOP_S) == 0, worker.text()
 
 

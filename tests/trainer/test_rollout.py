@@ -534,5 +534,5 @@ async def test_the_calculator_is_solved_in_every_format(family: str) -> None:
         trajectory = await rollout(chat_format(family, tokenizer), engine).play(
             ticket(), embedded.hub.session("calculator", "test", 0)
         )
-    assert trajectory.reward == 1.0 and trajectory.n_turns == 2
+    assert trajectory.reward == 1.0 and trajectory.n_turns == 3
     check(trajectory, engine.asked)

@@ -192,12 +192,13 @@ def test_every_turn_of_an_episode_gets_the_whole_advantage_b054() -> None:
 def test_ratios_of_more_tokens_than_a_quantile_of_pytorch_takes() -> None:
     import torch
 
-    from trainer_adapter.openrlhf.experience import _ratios
+    from trainer_adapter.advantages import ratio_metrics
+    from trainer_adapter.openrlhf.experience import _log_ratios
 
     n = (1 << 24) + 5
     policy = torch.linspace(-1, 1, n, dtype=torch.float32).reshape(1, n)
     large = SimpleNamespace(action_log_probs=policy, rollout_log_probs=torch.zeros(1, n), action_mask=torch.ones(1, n))
-    found = _ratios([large])
+    found = ratio_metrics(_log_ratios([large]))
     assert found["ratio/q0.5"] == pytest.approx(1.0, abs=1e-4) and found["ratio/max"] == pytest.approx(
         2.71828, abs=1e-3
     )

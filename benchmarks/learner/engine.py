@@ -220,7 +220,7 @@ class Engine:
         return list(request.ids[:n]) == slot.ids
 
     def _n_unread(self, request: _Request) -> int:
-        return len(request.ids) + len(request.sampled) - len(self._slots[request.slot].ids)
+        return len(request.ids) + len(request.sampled) - self._n_read(request)
 
     def _read(self, requests: Sequence[_Request]) -> None:
         """What these conversations have gained, and the next token of each."""

@@ -113,12 +113,7 @@ def _sections(course: Course, tasks: Sequence[TaskRef]) -> Iterator[TaskSection]
     """One for each split that they are from."""
     for split in sorted({task.split for task in tasks}):
         indices = tuple(task.index for task in tasks if task.split == split)
-        yield TaskSection(
-            environment=course.environment,
-            split=split,
-            indices=indices,
-            options=dict(course.options),
-        )
+        yield TaskSection(environment=course.environment, split=split, indices=indices, options=dict(course.options))
 
 
 async def run(
@@ -137,7 +132,7 @@ async def run(
     began = time.monotonic()
     batches: list[dict[str, float]] = []
     async with stage(config, courses, policy, tokenizer) as played:
-        evaluations = [{"step": 0.0, **await played.evaluate(0)}]
+        evaluations: list[dict[str, float]] = [{"step": 0, **await played.evaluate(0)}]
         queue = TrajectoryQueue(config.queue_settings)
         async with _source(variant, config, courses, queue, played) as source:
             for version in range(1, plan.n_batches + 1):
@@ -206,10 +201,7 @@ async def _source(
 ) -> AsyncIterator[_Source]:
     sources = [
         TaskSource(
-            each.environment,
-            each.train[0].split,
-            each.n_tasks,
-            indices=tuple(task.index for task in each.train),
+            each.environment, each.train[0].split, each.n_tasks, indices=tuple(task.index for task in each.train)
         )
         for each in courses
     ]

@@ -52,10 +52,10 @@ def main() -> int:
 
 def warm(work: Path, chosen: settings.Settings) -> None:
     began, reading = time.monotonic(), chosen.warm_start
-    shown = asyncio.run(demonstrations(courses(work, chosen.sizes), reading))
+    tuned = courses(work, chosen.sizes, validation=True)
+    shown = asyncio.run(demonstrations(tuned, reading))
     tokenizer = tokenizer_of(shown, reading.vocabulary)
     policy = new_policy(tokenizer, seed=reading.seed)
-    tuned = courses(work, chosen.sizes, validation=True)
 
     def enough() -> bool:
         with torch.random.fork_rng():
@@ -101,7 +101,7 @@ def _check(work: Path, chosen: settings.Settings) -> None:
     if not path.exists():
         _whole(path, lambda part: part.write_text(ours))
     if path.read_text() != ours:
-        raise SystemExit(f"{work} was filled with other settings: name another folder, or empty it")
+        raise SystemExit(f"{work} was filled with other settings or by other code: name another folder, or empty it")
 
 
 def _code() -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +65,23 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(10):
         while not await condition():  # noqa: ASYNC110  # it asks the kernel, which sends no events
             await asyncio.sleep(0.02)
+
+
+def children_of(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()))
+
+
+def prepared_by(spawner: int, known: Collection[int] = ()) -> list[int]:
+    """Who waits for a start. Unlike a child that serves a request, it has mounts of its own; ``known`` are those of sandboxes."""
+
+    def mounts(pid: int) -> str | None:
+        try:
+            return os.readlink(f"/proc/{pid}/ns/mnt")
+        except OSError:  # it has ended
+            return None
+
+    others = {None, *map(mounts, [spawner, *known])}
+    return [pid for pid in children_of(spawner) if mounts(pid) not in others]
 
 
 def owner_in(runtime: Path) -> str:
@@ -564,12 +581,12 @@ async def test_many_sandboxes_in_a_row_leave_nothing(
             await out(box, "echo x > f; sleep 60 &")
 
     def held() -> tuple[int, int, int, int]:
-        children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()
         n_mounts = len(Path("/proc/self/mountinfo").read_text("utf-8").splitlines())
-        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{spawner}/fd")), n_mounts, len(children)
+        n_children = len(children_of(spawner))
+        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{spawner}/fd")), n_mounts, n_children
 
     async def only_the_next_is_prepared() -> bool:
-        return held()[3] == 1
+        return len(prepared_by(spawner)) == len(children_of(spawner)) == 1
 
     await asyncio.gather(*(one() for _ in range(4)))
     spawner = bubblewrap.spawner().pid
@@ -631,15 +648,11 @@ async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(
         assert isinstance(box, BubblewrapSandbox)
         return int(box.identity["monitor"])
 
-    def prepared() -> list[int]:
-        children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()
-        return [pid for pid in map(int, children) if pid not in known]
-
     async def one_is_prepared() -> bool:
-        return len(prepared()) == 1
+        return len(prepared_by(spawner, known)) == 1
 
     async def none_is_prepared() -> bool:
-        return prepared() == []
+        return prepared_by(spawner, known) == []
 
     known: set[int] = set()
     spawner = bubblewrap.spawner().pid
@@ -647,13 +660,13 @@ async def test_a_start_that_was_prepared_is_no_other_and_its_loss_costs_nothing(
         known.add(monitor_of(first))
         seen = await out(first, "pwd; id -u; cat /proc/self/uid_map | tr -s ' '; ls /proc/self/fd | wc -l")
         await until(one_is_prepared)
-        ahead = prepared()[0]
+        (ahead,) = prepared_by(spawner, known)
         async with started(bubblewrap, n_processes=24) as second:
             assert monitor_of(second) == ahead
             known.add(ahead)
             assert await out(second, "pwd; id -u; cat /proc/self/uid_map | tr -s ' '; ls /proc/self/fd | wc -l") == seen
             await until(one_is_prepared)
-            os.kill(prepared()[0], signal.SIGKILL)
+            os.kill(prepared_by(spawner, known)[0], signal.SIGKILL)
             await until(none_is_prepared)
             async with started(bubblewrap) as third:
                 assert await out(third, "echo on") == "on\n"
@@ -667,17 +680,14 @@ async def test_a_start_that_hangs_ends_in_time_and_leaves_nothing(
     first = await bubblewrap.start(SandboxSpec())
     await first.close()
 
-    def children() -> list[int]:
-        return list(map(int, Path(f"/proc/{spawner}/task/{spawner}/children").read_text("utf-8").split()))
-
-    async def only_the_next_is_prepared() -> bool:
-        return len(children()) == 1
+    async def one_is_prepared() -> bool:
+        return len(prepared_by(spawner)) == 1
 
     async def it_gave_up() -> bool:
-        return ahead not in children()
+        return ahead not in children_of(spawner)
 
-    await until(only_the_next_is_prepared)
-    (ahead,) = children()
+    await until(one_is_prepared)
+    (ahead,) = prepared_by(spawner)
     os.kill(ahead, signal.SIGSTOP)
     with pytest.raises(EpisodeFailedError, match=r"nothing was started within 1 s"):
         await bubblewrap.start(SandboxSpec())

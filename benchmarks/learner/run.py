@@ -128,7 +128,7 @@ async def run(
     """The record of a run; JSON. The policy is trained in place."""
     policy, tokenizer = warm
     config = config_of(variant, plan, courses, seed)
-    learner = Learner(policy, config, seed=seed)
+    learner = Learner(policy, config)
     began = time.monotonic()
     batches: list[dict[str, float]] = []
     async with stage(config, courses, policy, tokenizer) as played:

@@ -7,6 +7,7 @@ with the newest weights, while the engines of the training stand still, and leav
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -137,7 +138,7 @@ async def stage(
                     policy,
                     n_slots=rollout.max_live,
                     temperature=rollout.temperature,
-                    seed=seed + number,
+                    seed=random.Random(f"{seed}/engine {number}").getrandbits(63),
                 )
             )
             for number in range(config.engine_plan.n_engines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -65,18 +66,17 @@ class Learner:
     """Owns the policy that is trained. ``breathe`` is called between micro batches: engines sample meanwhile. The learning rate
     falls linearly towards a tenth over the second half of the configured number of batches."""
 
-    def __init__(self, policy: Policy, config: Config, *, seed: int) -> None:
+    def __init__(self, policy: Policy, config: Config) -> None:
         self.policy = policy
         self._config = config
         self._n_done = 0
-        self._reference = Policy(policy.shape)
-        self._reference.load_state_dict(policy.state_dict())
         algorithm = config.algorithm
+        self._reference = deepcopy(policy) if algorithm.kl_coef else None
         self.normalizer = TaskNormalizer(algorithm.task_normalization, momentum=algorithm.normalization_momentum)
         self._optimizer = torch.optim.AdamW(
             policy.parameters(), lr=algorithm.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
         )
-        self._rng = random.Random(seed)
+        self._rng = random.Random(config.train.seed)
 
     async def step(self, batch: Batch, breathe: Breathe) -> Mapping[str, float]:
         """A batch cut into the configured number of optimizer steps."""
@@ -133,7 +133,7 @@ class Learner:
         with torch.no_grad():
             if self._config.train.steps_per_batch > 1:
                 micro.old = self._logprobs(self.policy, micro)
-            if self._config.algorithm.kl_coef:
+            if self._reference is not None:
                 micro.reference = self._logprobs(self._reference, micro)
 
     def _logprobs(self, policy: Policy, micro: Micro) -> Tensor:

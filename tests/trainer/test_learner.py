@@ -330,7 +330,7 @@ def test_the_loss_is_that_of_openrlhf(correction: CorrectionSection, monkeypatch
 
 async def test_a_step_makes_what_paid_more_likely(policy: Policy, learned: tuple[Course, ...]) -> None:
     plan = Plan(1, 1, learning_rate=1e-3, steps_per_batch=1)
-    learner = Learner(policy, config_of(Variant.FULL, plan, learned, seed=1), seed=1)
+    learner = Learner(policy, config_of(Variant.FULL, plan, learned, seed=1))
     micro = a_micro()
     before = learner._logprobs(policy, micro).detach()
     found = await learner.step(batch(), nothing)
@@ -344,7 +344,7 @@ async def test_a_step_makes_what_paid_more_likely(policy: Policy, learned: tuple
 async def test_the_learning_rate_falls_to_a_tenth_over_the_second_half(
     policy: Policy, learned: tuple[Course, ...]
 ) -> None:
-    learner = Learner(policy, config_of(Variant.FULL, Plan(4, 1, learning_rate=1e-3), learned, seed=1), seed=1)
+    learner = Learner(policy, config_of(Variant.FULL, Plan(4, 1, learning_rate=1e-3), learned, seed=1))
     rates = []
     for _ in range(5):
         await learner.step(batch(), nothing)
@@ -357,7 +357,7 @@ async def test_ratios_are_of_the_policy_before_the_step_to_the_engine(
     policy: Policy, n_steps: int, learned: tuple[Course, ...]
 ) -> None:
     config = config_of(Variant.FULL, Plan(1, 1, steps_per_batch=n_steps), learned, seed=1)
-    learner = Learner(policy, config, seed=1)
+    learner = Learner(policy, config)
     micro = micro_of(rows_of(batch(), GroupBaseline.GRPO))
     with torch.no_grad():
         logs = (learner._logprobs(policy, micro) - micro.sampled)[micro.mask]
@@ -369,7 +369,7 @@ async def test_without_task_normalization_advantages_stay_as_the_groups_give_the
     policy: Policy, learned: tuple[Course, ...]
 ) -> None:
     config = config_of(Variant.NO_TASK_NORM, Plan(1, 1, steps_per_batch=1), learned, seed=1)
-    found = await Learner(policy, config, seed=1).step(batch(), nothing)
+    found = await Learner(policy, config).step(batch(), nothing)
     assert found["advantage_std/calculator"] != pytest.approx(1.0, abs=0.05)
 
 

@@ -1,9 +1,13 @@
-"""What every test leaves as it found it."""
+"""What holds for every test: it leaves logging as it found it, and examples that Hypothesis makes up may take their time."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("envhub", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("envhub")
 
 
 @pytest.fixture(autouse=True)

@@ -108,7 +108,7 @@ def blocked(program: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a program in which no extra is installed."""
     command = [sys.executable, "-c", BLOCKED + program]
     environ = os.environ | settings
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_command_line_imports_without_any_extra_b068() -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(90)
 
 PROGRAM = """
 import asyncio, subprocess, sys, threading, time
@@ -57,7 +57,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
         process.communicate()
 
 
-def ended(process: subprocess.Popen[str], *, limit_s: float = 10.0) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen[str], *, limit_s: float = 30.0) -> tuple[int, str, str]:
     out, error = process.communicate(timeout=limit_s)
     return process.returncode, out, error
 

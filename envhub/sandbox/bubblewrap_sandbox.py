@@ -197,7 +197,7 @@ class BubblewrapSandbox:
     async def _has_ended_itself(self) -> bool:
         """While the spawner lives and nobody closes the sandbox, nobody else can have done it. A process that dies closes its pipes a
         moment before it is gone."""
-        for _ in range(20):
+        for _ in range(100):
             if self._closing is not None or self._init is None or not self._link.alive:
                 return False
             if process(self._init) is None:

@@ -206,7 +206,7 @@ class EngineReach:
 
     async def reap(self, container: Container, runner: int | None) -> None:
         """By the session's own bash, with nothing but builtins; again while there is no room to start it."""
-        command = Command(("/bin/bash", "--norc", "--noprofile", "-c", _REAPER, "bash", str(runner or 0)))
+        command = Command(("/bin/bash", "--norc", "--noprofile", "-c", REAPER, "bash", str(runner or 0)))
         waited_s = 0.0
         while True:
             try:
@@ -222,7 +222,7 @@ class EngineReach:
             await self._clock.sleep(_RETRY_S)
 
 
-_REAPER = r"""
+REAPER = r"""
 stat() { local l; read -r l 2>/dev/null < "/proc/$1/stat" || return 1; set -- ${l##*) }; state=$1 parent=$2 born=${20}; }
 shopt -s nullglob
 runner=$1 since=0 spared=' 1 '
@@ -248,3 +248,5 @@ for (( round = 0; round < 400; round++ )); do
 done
 exit 1
 """
+"""Kills the process with the pid that is its argument and everything that started after it, its ancestors spared; with 0, everything
+but the first process. It leaves with 0 when all are gone; what was killed may need longer for that than it looks."""

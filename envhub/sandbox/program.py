@@ -128,58 +128,6 @@ builtin exit $(( PIPESTATUS[0] | PIPESTATUS[1] ))
 """Tells, in T markers, a script that gives another shell the state of this one. Each is one write, as bash writes line by line, so
 that nothing a session's other processes write gets into it. It ends its shell, so the state stays as it is."""
 
-REAPER = r"""
-shopt -s nullglob
-declare -A spared=([1]=1)
-spare() {
-  local pid=$1
-  while [[ $pid -gt 1 && ! ${spared[$pid]} ]]; do
-    spared[$pid]=1
-    look "$pid" || return
-    pid=$parent
-  done
-}
-look() {
-  local text
-  { read -r -d '' text </proc/$1/stat; } 2>/dev/null
-  text=${text##*) }
-  [[ $text ]] || return 1
-  set -- $text
-  state=$1 parent=$2 born=${20}
-}
-victims() {
-  local path pid
-  found=()
-  for path in /proc/[0-9]*; do
-    pid=${path#/proc/}
-    [[ ${spared[$pid]} ]] && continue
-    look "$pid" || continue
-    [[ $state == [ZX] ]] && continue
-    if [[ ! $runner || $pid == "$runner" ]]; then found+=("$pid")
-    elif [[ $since ]]; then (( born >= since )) && found+=("$pid")
-    elif (( pid > runner )); then found+=("$pid")
-    fi
-  done
-}
-runner=$1 since=
-spare "$BASHPID"
-if [[ $runner ]] && look "$runner"; then
-  since=$born
-  spare "$parent"
-fi
-for (( round = 0; round < 200; round++ )); do
-  victims
-  (( ${#found[@]} )) || exit 0
-  kill -STOP "${found[@]}"
-  kill -KILL "${found[@]}"
-done 2>/dev/null
-exit 1
-"""
-"""Kills a runner (first argument, a pid) and every process that started at or after it, its ancestors and the first process
-spared; without one, everything but the first process. Needs bash and /proc, forks nothing, and leaves with 0 when all are gone;
-without a runner also by SIGKILL, as the first process kills whatever is left when it sees its last reader go. Start times tick
-at 10 ms, so that ancestors may be as young as their child. Run as ``bash -c REAPER reaper [PID]`` inside the sandbox."""
-
 MAX_MARKER_BYTES = 8192
 TOKEN_CHARS = 32
 

@@ -205,6 +205,8 @@ class Shell:
     async def _recover(self, run: _Run) -> None:
         """Kill what the script started, so that the shell before it answers; if it does not, start a new one."""
         run.stop_collecting()
+        if not run.restarted:  # who was cut off early has not heard yet that it began
+            await self._until(run, run.is_begun, START_S)
         if run.runner is not None and not run.restarted:
             await self._reap(run.runner)
         if await self._answers(run) and not (run.cut is CommandStatus.FLOOD and await self._floods_on(run)):

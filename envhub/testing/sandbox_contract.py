@@ -64,13 +64,13 @@ async def exit_codes_and_output_are_exact(driver: SandboxDriver) -> None:
 
 async def B020_a_timeout_leaves_no_process_and_partial_output(driver: SandboxDriver) -> None:
     async with _started(driver) as box:
-        await _ok(box, "kept=1; sleep 4001 & echo")
+        await _ok(box, f"kept=1; sleep 4001 & {_UNTIL_IT_SLEEPS}")
         for script in (
             "echo part; sleep 4002",
             "echo part; trap '' TERM; setsid sleep 4002 & wait",
             "echo part; (sleep 4002)",
         ):
-            result = await _run(box, script, timeout_s=0.5)
+            result = await _run(box, script, timeout_s=2.0)
             assert (result.status, result.exit_code, result.output) == (CommandStatus.TIMEOUT, None, "part\n"), result
             left = (await _ok(box, _COMMAND_LINES)).output
             assert "sleep 4002" not in left, f"{script}: {left}"
@@ -139,7 +139,7 @@ async def B051_the_judge_sees_the_files_and_trusts_no_program(driver: SandboxDri
 
 async def B051_the_judge_sees_no_process_of_the_session(driver: SandboxDriver) -> None:
     async with _started(driver) as box:
-        await _ok(box, "sleep 4003 & echo")
+        await _ok(box, f"sleep 4003 & {_UNTIL_IT_SLEEPS}")
         result = await box.exec(["sh", "-c", _COMMAND_LINES], timeout_s=60, view="judge")
         assert b"sleep 4003" not in result.stdout, result
 
@@ -155,7 +155,7 @@ async def there_is_no_network(driver: SandboxDriver) -> None:
 
 async def sandboxes_do_not_see_each_other(driver: SandboxDriver) -> None:
     async with _started(driver) as one, _started(driver) as other:
-        await _ok(one, "echo secret >/tmp/mine; sleep 4004 & echo")
+        await _ok(one, f"echo secret >/tmp/mine; sleep 4004 & {_UNTIL_IT_SLEEPS}")
         result = await _ok(other, f"{_COMMAND_LINES}; ls /tmp /dev/shm")
         assert "4004" not in result.output and "mine" not in result.output, result
         await _ok(other, "kill -9 -1 2>/dev/null; true", statuses=(CommandStatus.OK, CommandStatus.RESTARTED))
@@ -260,6 +260,9 @@ CHECKS: Sequence[Check] = (
 
 _END_OF_ALL = "for p in /proc/[0-9]*/fd/252; do echo Q >$p; done 2>/dev/null; sleep 9"
 """Tells the first process, in the words of its readers, that there is nothing left to do."""
+
+_UNTIL_IT_SLEEPS = "until [[ $(</proc/$!/comm) == sleep ]]; do :; done"
+"""After a ``sleep`` in the background, which looks like its shell at first."""
 
 _COMMAND_LINES = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null"
 

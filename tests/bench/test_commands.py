@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import io
 import json
+import math
+import os
 import signal
 import subprocess
 import sys
@@ -181,22 +183,23 @@ def test_silence_that_is_paid_for_is_named(tmp_path: Path) -> None:
 MANY = ("calculator/train:0-999", "-a", "oracle", "-j", "8", "--name", "run")
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str, hold_after: float = math.inf) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROGRAM), *MANY, *words, "--output", str(folder)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ | {"HOLD_AFTER": str(hold_after)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever is in the background ignores it
     )
 
 
 def stop_midway(folder: Path, with_signal: signal.Signals, n_rows: int, *words: str) -> tuple[int, str]:
-    """Once it has written ``n_rows`` more; one task after the other, so that there is enough left to do."""
+    """Once it has written ``n_rows`` more; it comes to no end by itself, however late it is stopped."""
     results = folder / "run" / "results.jsonl"
     until = n_rows + (results.read_bytes().count(b"\n") if results.exists() else 0)
-    process = start(folder, "-j", "1", *words)
+    process = start(folder, "-j", "1", *words, hold_after=n_rows + 200)
     deadline = time.monotonic() + 60
     while not results.exists() or results.read_bytes().count(b"\n") < until:
         assert process.poll() is None and time.monotonic() < deadline, process.stdout and process.stdout.read()

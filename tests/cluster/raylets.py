@@ -22,7 +22,7 @@ from types import TracebackType
 from tests.hub.processes import free_port
 from tests.require import lacking
 
-_UP_WITHIN_S = 60.0
+_UP_WITHIN_S = 120.0
 
 
 def need_ray() -> None:

@@ -10,7 +10,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 
 import pymysql
 
+from tests.db.frozen import freeze
+from tests.hub.processes import free_port
 from tests.require import lacking
 
 START_S = 30.0
@@ -42,7 +43,7 @@ class MariaDBServer:
         self._data = folder / "data"
         self._log = folder / "server.log"
         self.socket = folder / "server.sock"
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._options = [
             *COMMON_OPTIONS,
@@ -99,7 +100,7 @@ class MariaDBServer:
     def freeze(self) -> None:
         """It keeps its connections and answers nothing."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         assert self._process is not None
@@ -185,10 +186,3 @@ def _scratch(folder: Path) -> Path:
 
 def _mariadbd() -> str:
     return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

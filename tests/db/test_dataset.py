@@ -18,6 +18,8 @@ from envhub.envs.db.judge import grade, grade_answer, grade_state
 from envhub.envs.db.sqlite.driver import SqliteDriver
 from envhub.envs.db.tasks import DBTask, Rows, State, answer_text, load_split
 
+pytestmark = pytest.mark.timeout(300)
+
 DATASET = Path(__file__).resolve().parents[2] / "datasets" / "db"
 SIZES = {"train": 2000, "dev": 200, "test": 300}
 KINDS = {
@@ -64,7 +66,7 @@ def _script(name: str, *arguments: str, hash_seed: str = "0") -> subprocess.Comp
         [sys.executable, str(DATASET / "generate" / name), *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         check=False,
     )

@@ -16,6 +16,8 @@ from envhub.envs.db.official import decode_item, lint, lint_on, literals, load_o
 from envhub.envs.db.tasks import DBTask, Rows, State, TaskSet
 from tests.require import published
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def official(name: str) -> TaskSet:
     return load_official(published(f"data/agentbench/data/dbbench/{name}.jsonl"))

@@ -20,6 +20,8 @@ from tests import require
 from tests.db.reference import Server, canonical_dump, outcome
 from tests.db.statements import MARIADB_DIFFERS, TABLES, cases, is_write
 
+pytestmark = pytest.mark.timeout(300)
+
 RECORDED = Path(__file__).with_name("statements.json")
 
 

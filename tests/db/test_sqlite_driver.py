@@ -7,7 +7,8 @@ import datetime as dt
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from typing import Any
 import pytest
 
 from envhub.core.errors import EpisodeFailedError, TaskUnusableError
-from envhub.envs.db.database import Column, QueryLimits, Table
+from envhub.envs.db.database import Column, QueryLimits, QueryResult, Table
 from envhub.envs.db.sqlite.driver import SqliteDatabase, SqliteDriver
 from envhub.testing.clock import FakeClock
+from tests.db.frozen import freeze
 
 PEOPLE = Table(
     "people",
@@ -25,7 +27,9 @@ PEOPLE = Table(
     ((1, "Anna", "80.00", "1990-02-28"), (2, "Björn", None, "2000-02-29"), (3, "Zoë", "12.50", None)),
 )
 NUMBERS = Table("t", (Column("a", "INT"), Column("b")), tuple((i, f"x{i}") for i in range(300)))
-QUICK = QueryLimits(timeout_s=0.5, max_rows=1000, max_bytes=1_000_000)
+LIMITS = QueryLimits(timeout_s=20, max_rows=1000, max_bytes=1_000_000)
+QUICK = replace(LIMITS, timeout_s=0.5)
+"""For statements that may run over it, and for those alone: on a busy machine any other may do so too."""
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -39,7 +43,7 @@ async def driver() -> AsyncIterator[SqliteDriver]:
 
 @pytest.fixture
 async def database(driver: SqliteDriver) -> AsyncIterator[SqliteDatabase]:
-    made = await driver.open([PEOPLE, NUMBERS], limits=QUICK)
+    made = await driver.open([PEOPLE, NUMBERS], limits=LIMITS)
     yield made
     await made.close()
 
@@ -335,7 +339,8 @@ async def test_hostile_statement_ends_in_time_and_the_database_stays_usable(driv
     database = await driver.open([NUMBERS], limits=QUICK)
     start = time.monotonic()
     await database.execute(HOSTILE[name])
-    assert time.monotonic() - start < 6
+    assert time.monotonic() - start < 25
+    database.limits = LIMITS
     assert (await database.execute("SELECT COUNT(*) FROM t")).rows == ((300,),)
 
 
@@ -343,21 +348,34 @@ async def test_timeout_names_itself_and_changes_nothing(driver: SqliteDriver) ->
     database = await driver.open([NUMBERS], limits=QUICK)
     result = await database.execute("UPDATE t x JOIN t y JOIN t z JOIN t u SET x.b = y.b")
     assert result.status == "timeout"
+    database.limits = LIMITS
     assert await rows(database, "SELECT COUNT(*) FROM t WHERE b = CONCAT('x', a)") == [(300,)]
 
 
 async def test_long_statements_of_others_delay_a_session_little(driver: SqliteDriver) -> None:
     bystander = await driver.open([NUMBERS])
-    hostile = [await driver.open([NUMBERS], limits=QueryLimits(timeout_s=2.5)) for _ in range(3)]
+    hostile = [await driver.open([NUMBERS], limits=QueryLimits(timeout_s=40)) for _ in range(3)]
     running = [asyncio.create_task(one.execute(HOSTILE["cross join"])) for one in hostile]
-    await asyncio.sleep(0.1)
-    worst = 0.0
-    while not all(task.done() for task in running):
-        start = time.monotonic()
+    await asked(driver, 3)
+    for _ in range(10):
         await rows(bystander, "SELECT COUNT(*), SUM(a) FROM t WHERE b LIKE 'x1%'")
-        worst = max(worst, time.monotonic() - start)
-    assert [task.result().status for task in running] == ["timeout"] * 3
-    assert worst < 1.5  # waiting for one of them would take longer
+    assert not any(task.done() for task in running), "it would have waited for one of them"
+    await cancelled(running)
+    await asyncio.gather(*(one.close() for one in hostile))
+
+
+async def asked(driver: SqliteDriver, n: int) -> None:
+    """Waits until that many requests are on their way to the host, which takes them in turn."""
+    async with asyncio.timeout(20):
+        while len(driver._hosts[0]._waiting) < n:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def cancelled(running: Sequence[asyncio.Task[QueryResult]]) -> None:
+    for task in running:
+        task.cancel()
+    ended = await asyncio.gather(*running, return_exceptions=True)
+    assert {type(each) for each in ended} == {asyncio.CancelledError}
 
 
 # ---- hosts that die
@@ -380,7 +398,7 @@ async def test_killed_host_comes_back_with_every_database(driver: SqliteDriver) 
 async def test_statements_in_flight_survive_the_death_of_their_host(driver: SqliteDriver) -> None:
     databases = [await driver.open([NUMBERS], limits=QueryLimits(timeout_s=10)) for _ in range(3)]
     running = [asyncio.create_task(one.execute("SELECT COUNT(*), SLEEP(0.3) FROM (SELECT 1 x) y")) for one in databases]
-    await asyncio.sleep(0.1)
+    await asked(driver, 3)
     os.kill(driver.host_pids[0], signal.SIGKILL)
     assert [(await task).rows for task in running] == [((1, 0),)] * 3
 
@@ -398,10 +416,11 @@ async def test_open_transaction_and_variables_survive_a_rebuild(driver: SqliteDr
 async def test_statement_that_ignores_its_deadline_costs_only_itself(driver: SqliteDriver) -> None:
     other = await driver.open([PEOPLE])
     await other.execute("UPDATE people SET name = 'changed'")
-    database = await driver.open([NUMBERS], limits=QueryLimits(timeout_s=0.2))
+    database = await driver.open([NUMBERS], limits=replace(LIMITS, timeout_s=0.2))
     pid = driver.host_pids[0]
-    os.kill(pid, signal.SIGSTOP)  # a host that answers nothing looks like Python code that never returns
+    freeze(pid)  # a host that answers nothing looks like Python code that never returns
     assert (await database.execute("SELECT 1")).status == "timeout"
+    database.limits = LIMITS
     assert await rows(database, "SELECT COUNT(*) FROM t") == [(300,)]
     assert await rows(other, "SELECT DISTINCT name FROM people") == [("changed",)]
     assert driver.host_pids[0] != pid
@@ -415,6 +434,7 @@ async def test_memory_limit_turns_a_glutton_into_an_error(driver: SqliteDriver) 
         "SELECT COUNT(*) FROM (SELECT a.a, REPEAT('x', 2000) r FROM t a, t b, t c ORDER BY r, a.a DESC) q"
     )
     assert result.status in ("error", "timeout")
+    database.limits = LIMITS
     assert await rows(other, "SELECT COUNT(*) FROM people") == [(3,)]
     assert await rows(database, "SELECT COUNT(*) FROM t") == [(300,)]
     await small.close()
@@ -424,16 +444,17 @@ async def test_memory_limit_turns_a_glutton_into_an_error(driver: SqliteDriver) 
 
 
 async def test_cancelled_call_stops_its_statement(driver: SqliteDriver) -> None:
-    database = await driver.open([NUMBERS], limits=QueryLimits(timeout_s=30))
-    running = asyncio.create_task(database.execute(HOSTILE["cross join"]))
-    await asyncio.sleep(0.1)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    start = time.monotonic()
-    assert await rows(database, "SELECT COUNT(*) FROM t") == [(300,)]
+    """Whether it has begun or not."""
+    database = await driver.open([NUMBERS], limits=QueryLimits(timeout_s=50))
+    for pause_s in (0.0, 0.1):
+        running = asyncio.create_task(database.execute(HOSTILE["cross join"]))
+        await asked(driver, 1)
+        await asyncio.sleep(pause_s)
+        await cancelled([running])
+        start = time.monotonic()
+        assert await rows(database, "SELECT COUNT(*) FROM t") == [(300,)]
+        assert time.monotonic() - start < 15
     await database.close()
-    assert time.monotonic() - start < 2
 
 
 async def test_closed_database_is_gone(driver: SqliteDriver) -> None:
@@ -467,6 +488,7 @@ async def test_databases_do_not_see_each_other(driver: SqliteDriver) -> None:
     assert await rows(second, "SELECT @x") == [(None,)]
 
 
+@pytest.mark.timeout(300)
 async def test_memory_is_flat_over_two_thousand_databases(driver: SqliteDriver) -> None:
     async def cycle(count: int) -> None:
         for _ in range(count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from envhub.core.errors import EpisodeFailedError, UnavailableError
 from envhub.core.types import JSON, Defect, EnvironmentInfo, Message, Observation, StepResult, TaskRef, ToolSpec
 from envhub.embedded import EmbeddedHub
 from envhub.wire import EpisodeRecord
+
+log = logging.getLogger(__name__)
 
 OPTIONS: Mapping[str, JSON] = {
     "open_s": 0.0,
@@ -39,9 +42,10 @@ class Counts:
 class ProbeEpisode:
     """Does what the text of each message says; see ``step``."""
 
-    def __init__(self, counts: Counts, options: Mapping[str, JSON]) -> None:
+    def __init__(self, counts: Counts, options: Mapping[str, JSON], gate: asyncio.Event) -> None:
         self._counts = counts
         self._options = options
+        self._gate = gate
         self._closed = False
         counts.opens += 1
         counts.live.add(id(self))
@@ -81,7 +85,11 @@ class ProbeEpisode:
     async def _do(self, command: str, argument: str) -> StepResult:
         if command == "done":
             return StepResult((Message.user("over"),), float(argument or 1.0), terminated=True)
-        if command == "sleep":
+        if command in _SLOW:
+            log.info("a step begins: %s %s", command, argument)  # what tests of programs wait for
+        if command == "hold":
+            await self._gate.wait()
+        elif command == "sleep":
             await asyncio.sleep(float(argument))
         elif command == "block":
             time.sleep(float(argument))  # noqa: ASYNC251  # what an environment must not do
@@ -102,6 +110,7 @@ class ProbeEpisode:
         return StepResult((Message.user(_TEXTS.get(command, f"heard {command}")),), info=_info(command, argument))
 
 
+_SLOW = ("hold", "sleep", "block", "thread", "swallow")
 _TEXTS = {"surrogate": "bad \ud800 text", "control": "\x00\x1b[31m\x7f\u2028"}
 
 
@@ -125,10 +134,15 @@ async def _swallow(seconds: float) -> None:
 
 
 class ProbeEnvironment:
-    """``fail`` (an option) names the call that raises; ``open_s``, ``reset_s``, ``close_s`` make calls slow."""
+    """``fail`` (an option) names the call that raises; ``open_s``, ``reset_s``, ``close_s`` make calls slow.
+
+    While ``gate`` is closed, opening and the command ``hold`` take until it opens.
+    """
 
     def __init__(self, name: str = "probe", *, max_turns: int = 50) -> None:
         self.counts = Counts()
+        self.gate = asyncio.Event()
+        self.gate.set()
         self._info = EnvironmentInfo(
             name, "1", "Misbehaves on request.", {"test": 100, "train": 10}, "cafe", OPTIONS, max_turns=max_turns
         )
@@ -138,11 +152,12 @@ class ProbeEnvironment:
 
     async def open(self, task: TaskRef, *, seed: int, options: Mapping[str, JSON]) -> ProbeEpisode:
         await asyncio.sleep(options["open_s"])
+        await self.gate.wait()
         if options["fail"] == "open":
             raise RuntimeError("open failed")
         if options["fail"] == "unavailable":
             raise UnavailableError("not now", retry_after_s=0.1)
-        return ProbeEpisode(self.counts, options)
+        return ProbeEpisode(self.counts, options, self.gate)
 
     def solution(self, task: TaskRef) -> Sequence[Message] | None:
         return (Message.assistant("done 1"),)

@@ -100,27 +100,34 @@ class Processes:
         path = self._folder / f"{len(self._started)}-{name}.log"
         log = path.open("wb")
         self._logs.append(log)
-        own = {**os.environ, **environ}
+        others = {name: value for name, value in os.environ.items() if not name.startswith("ENVHUB_")}
+        own = {**others, **environ}  # settings of whoever runs the tests are not theirs
         popen = subprocess.Popen(command, cwd=ROOT, env=own, stdout=log, stderr=log)
         process = Process(popen, path)
         self._started.append(process)
         return process
 
 
+_held: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """No other process gets it while this one lives: it stays bound, and a server may listen on it all the same."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server's own socket has
+    held.bind(("127.0.0.1", 0))
+    _held.append(held)
+    port: int = held.getsockname()[1]
+    return port
 
 
-async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 30.0) -> None:
     async with asyncio.timeout(limit_s):
         while not await condition():  # noqa: ASYNC110  # what is waited for is in another process
             await asyncio.sleep(0.05)
 
 
-async def until_answers(url: str, process: Process, limit_s: float = 20.0) -> None:
+async def until_answers(url: str, process: Process, limit_s: float = 60.0) -> None:
     async def answers() -> bool:
         if process.popen.poll() is not None:
             raise RuntimeError(f"the program ended: {process.text()[-2000:]}")
@@ -129,12 +136,29 @@ async def until_answers(url: str, process: Process, limit_s: float = 20.0) -> No
     await until(answers, limit_s)
 
 
+async def until_logged(process: Process, text: str, times: int = 1) -> None:
+    async def logged() -> bool:
+        return process.text().count(text) >= times
+
+    await until(logged)
+
+
+async def until_waiting(hub: Hub, environment: str, n_starts: int) -> None:
+    """That many starts wait for a slot."""
+    line = f'envhub_starts_waiting{{environment="{environment}"}} {n_starts}.0\n'.encode()
+
+    async def waiting() -> bool:
+        return line in await hub.request("GET", "/metrics")
+
+    await until(waiting)
+
+
 async def workers(hub: Hub) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = json.loads(await hub.request("GET", "/v1/workers"))["workers"]
     return listed
 
 
-async def until_ready(hub: Hub, n_workers: int, limit_s: float = 20.0) -> None:
+async def until_ready(hub: Hub, n_workers: int, limit_s: float = 60.0) -> None:
     async def ready() -> bool:
         try:
             return [each["state"] for each in await workers(hub)].count("ready") == n_workers
@@ -148,7 +172,7 @@ async def slots_taken(hub: Hub) -> int:
     return sum(int(each["sessions"]) + int(each["starting"]) for each in await workers(hub))
 
 
-async def until_idle(hub: Hub, limit_s: float = 10.0) -> None:
+async def until_idle(hub: Hub, limit_s: float = 30.0) -> None:
     """All slots are back."""
 
     async def idle() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,13 +17,14 @@ from envhub.controller.app import HubApp
 from envhub.controller.archive import MemoryArchive
 from envhub.controller.main import build
 from envhub.core.clock import SystemClock
+from envhub.testing.clock import settle
 from envhub.testing.hub import served_hub
 from tests.hub.environments import ProbeEnvironment, records
 
-TURN = json.dumps({"turn": 0, "message": {"role": "assistant", "content": "sleep 2"}}).encode()
+TURN = json.dumps({"turn": 0, "message": {"role": "assistant", "content": "hold"}}).encode()
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 2.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110  # what is waited for has no event
             await asyncio.sleep(0.01)
@@ -35,15 +35,16 @@ async def test_a_client_that_leaves_an_interact_detaches_its_session_b004() -> N
     async with served_hub({"probe": environment}) as served:
         session = served.hub.session("probe")
         await session.start()
+        environment.gate.clear()
         (worker,) = served.controller.workers.all()
         async with aiohttp.ClientSession(served.url) as http:
             call = asyncio.create_task(http.post(f"/v1/sessions/{session.id}/interact", data=TURN))
-            await until(lambda: len(worker.pending) == 1)
-            await asyncio.sleep(0.3)
+            await until(lambda: environment.counts.steps == 1)
             call.cancel()
         await until(lambda: not worker.pending)
         live = served.worker.table.find(session.id)
         await until(lambda: live.detached)
+        environment.gate.set()
         # whoever comes back for the answer gets it, and the step was played once
         answer = json.loads(await served.hub.request("POST", f"/v1/sessions/{session.id}/interact", TURN))
         assert answer["turn"] == 1 and environment.counts.steps == 1 and not live.detached
@@ -56,10 +57,12 @@ async def test_a_client_that_leaves_for_good_frees_the_slot_after_the_grace_b004
         await session.start()
         live = served.worker.table.find(session.id)
         async with aiohttp.ClientSession(served.url) as http:
-            body = TURN.replace(b"sleep 2", b"sleep 0.4")
-            call = asyncio.create_task(http.post(f"/v1/sessions/{session.id}/interact", data=body))
-            await asyncio.sleep(0.3)
+            environment.gate.clear()
+            call = asyncio.create_task(http.post(f"/v1/sessions/{session.id}/interact", data=TURN))
+            await until(lambda: environment.counts.steps == 1)
             call.cancel()
+        await until(lambda: live.detached)
+        environment.gate.set()
         await until(lambda: live.detached and live.turn == 1)
         live.detach(0.0)  # the grace of 60 s is over
         served.worker.table.tick()
@@ -76,12 +79,10 @@ async def test_a_client_that_leaves_a_start_frees_what_it_took_b004(slow: str) -
             start = asyncio.create_task(
                 http.post("/v1/sessions", json={"environment": "probe", "options": {slow: 30.0}})
             )
-            await until(lambda: served.worker.table.n_slots_taken == 1)
-            await asyncio.sleep(0.3)
-            left_at = time.monotonic()
+            n_opens = 1 if slow == "reset_s" else 0
+            await until(lambda: (served.worker.table.n_slots_taken, environment.counts.opens) == (1, n_opens))
             start.cancel()
-        await until(lambda: served.worker.table.n_slots_taken == 0)
-        assert time.monotonic() - left_at < 2.0
+        await until(lambda: served.worker.table.n_slots_taken == 0)  # long before the 30 s are over
         assert environment.counts.opens == environment.counts.closes
         (worker,) = served.controller.workers.all()
         await until(lambda: (worker.reserved, len(worker.sessions)) == (0, 0))
@@ -104,12 +105,15 @@ async def test_a_buffering_layer_would_be_noticed_b004() -> None:
     async with served_hub({"probe": environment}) as served:
         session = served.hub.session("probe")
         await session.start()
+        environment.gate.clear()
         inner = served.app._http
+        swallowed = asyncio.Event()
 
         async def hiding(scope: object, receive: Callable[[], object], send: object) -> None:
             async def deaf() -> object:
                 message = await receive()  # type: ignore[misc]
                 if message["type"] == "http.disconnect":
+                    swallowed.set()
                     await asyncio.Event().wait()
                 return message
 
@@ -119,9 +123,9 @@ async def test_a_buffering_layer_would_be_noticed_b004() -> None:
         (worker,) = served.controller.workers.all()
         async with aiohttp.ClientSession(served.url) as http:
             call = asyncio.create_task(http.post(f"/v1/sessions/{session.id}/interact", data=TURN))
-            await until(lambda: len(worker.pending) == 1)
-            await asyncio.sleep(0.3)
+            await until(lambda: environment.counts.steps == 1)
             call.cancel()
-        await asyncio.sleep(0.5)
+        await until(swallowed.is_set)
+        await settle()
         assert len(worker.pending) == 1 and not served.worker.table.find(session.id).detached
         await session.cancel()

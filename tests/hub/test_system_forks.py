@@ -63,13 +63,16 @@ async def test_a_fork_is_repeated_by_its_key_and_ends_apart() -> None:
 async def test_a_client_that_leaves_in_the_middle_of_a_fork_leaves_none() -> None:
     environment = ProbeEnvironment()
     async with served_hub({"probe": environment}) as served:
-        async with served.hub.session("probe", options={"open_s": 0.3}) as session:
+        async with served.hub.session("probe") as session:
+            environment.gate.clear()
             forking = asyncio.create_task(session.fork())
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(20):
+                while served.worker.table.n_slots_taken < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
             forking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await forking
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while served.worker.table.n_slots_taken > 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         assert served.worker.table.n_live == 0

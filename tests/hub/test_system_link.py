@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,6 +36,7 @@ from envhub.link.frames import (
     Stored,
     encode,
 )
+from envhub.testing.clock import FakeClock
 from envhub.testing.hub import served_hub
 from envhub.worker.service import WorkerService
 from tests.hub.environments import ProbeEnvironment
@@ -71,7 +72,7 @@ async def test_a_link_that_speaks_nonsense_is_closed_with_a_reason(name: str) ->
         async with http.ws_connect("/v1/link") as socket:
             message = NONSENSE[name]
             await (socket.send_str(message) if isinstance(message, str) else socket.send_bytes(message))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 closed = await socket.receive()
             assert closed.type is aiohttp.WSMsgType.CLOSE and closed.data == BAD_DATA
         await still_good(hub)
@@ -112,11 +113,14 @@ async def test_a_refused_worker_says_so_and_asks_again_slowly(caplog: pytest.Log
     app, service = build(settings, clock=SystemClock(), archive=MemoryArchive())
     worker = new_worker(ProbeEnvironment())
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url:
-        dialer = Dialer(Address(url, "wrong"), worker, clock=SystemClock(), rng=random.Random(1))
+        clock = Naps()
+        dialer = Dialer(Address(url, "wrong"), worker, clock=clock, rng=random.Random(1))
         task = asyncio.create_task(dialer.run())
-        await asyncio.sleep(1.0)
-        assert len([each for each in caplog.records if "refused this worker" in each.message]) == 1
-        assert not service.workers.all()
+        for n_refusals in (1, 2):
+            await until(lambda: len(clock.naps) == n_refusals)  # noqa: B023  # awaited here
+            assert len([each for each in caplog.records if "refused this worker" in each.message]) == n_refusals
+            assert clock.naps[-1] > 1.0 and not service.workers.all()
+            await clock.advance(clock.naps[-1])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -142,7 +146,7 @@ async def test_events_between_hello_and_welcome_are_not_lost(monkeypatch: pytest
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url:
         dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
         task = asyncio.create_task(dialer.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await dialer.linked.wait()
             await asyncio.gather(*events)
             while {*service.workers.all()[0].sessions} != {other_id}:  # noqa: ASYNC110
@@ -161,9 +165,7 @@ async def test_what_was_finished_without_a_link_is_stored_with_the_first_one() -
     await worker.handle("cancel", session_id, b"")
     assert len(worker.table.unstored()) == 1
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url, dialed(url, worker):
-        async with asyncio.timeout(2):
-            while worker.table.unstored():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: not worker.table.unstored())
         assert service.workers.all()[0].sessions == {}
 
 
@@ -174,7 +176,7 @@ async def test_a_worker_that_the_controller_forgot_dials_again() -> None:
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url:
         dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
         task = asyncio.create_task(dialer.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await dialer.linked.wait()
             (before,) = service.workers.all()
             service.workers._workers.clear()
@@ -183,6 +185,24 @@ async def test_a_worker_that_the_controller_forgot_dials_again() -> None:
         assert service.workers.all()[0] is not before
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class Naps(FakeClock):
+    """Remembers how long it was asked to sleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naps: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        await super().sleep(seconds)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # what is waited for has no event
+            await asyncio.sleep(0.01)
 
 
 def new_worker(environment: ProbeEnvironment, *, seed: int = 1) -> WorkerService:
@@ -200,14 +220,15 @@ async def still_good(hub: EmbeddedHub) -> None:
 
 async def test_a_worker_started_again_under_its_name_loses_the_old_sessions_at_once_b034() -> None:
     app, service = build(Settings(port=0), clock=SystemClock(), archive=MemoryArchive())
+    environment = ProbeEnvironment()
     async with running(service), serving(app, listen("127.0.0.1", 0)) as url, Hub(url) as hub:
-        async with dialed(url, new_worker(ProbeEnvironment(), seed=1)):
+        async with dialed(url, new_worker(environment, seed=1)):
             session = hub.session("probe")
             await session.start()
             turn = asyncio.create_task(session.interact(Message.assistant("sleep 60")))
-            await asyncio.sleep(0.2)
+            await until(lambda: environment.counts.steps == 1)
         async with dialed(url, new_worker(ProbeEnvironment(), seed=2)):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 with pytest.raises(SessionLostError):
                     await turn
             with pytest.raises(SessionLostError):
@@ -227,9 +248,8 @@ async def test_two_workers_of_one_name_do_not_push_each_other_out(caplog: pytest
         await session.start()
         second = Dialer(Address(url), new_worker(ProbeEnvironment(), seed=2), clock=SystemClock(), rng=random.Random(1))
         task = asyncio.create_task(second.run())
-        await asyncio.sleep(0.5)
+        await until(lambda: any("is linked already" in each.getMessage() for each in caplog.records))
         assert first.linked.is_set() and not second.linked.is_set()
-        assert any("is linked already" in each.getMessage() for each in caplog.records)
         assert not (await session.interact(Message.assistant("on"))).done
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -240,7 +260,7 @@ async def dialed(url: str, worker: WorkerService) -> AsyncIterator[Dialer]:
     """Linked, until it is cut off without a word."""
     dialer = Dialer(Address(url), worker, clock=SystemClock(), rng=random.Random(1))
     task = asyncio.create_task(dialer.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await dialer.linked.wait()
     try:
         yield dialer

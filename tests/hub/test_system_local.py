@@ -26,7 +26,7 @@ def say(text: str) -> Message:
     return Message.assistant(text)
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110  # what is waited for has no event
             await asyncio.sleep(0.01)
@@ -51,7 +51,7 @@ async def test_200_failing_starts_leave_the_counts_unchanged_b030(fail: str) -> 
             with pytest.raises(EpisodeFailedError):
                 await hub.hub.session("probe", options={"fail": fail}).start()
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(start() for _ in range(200)))
         await settled(hub, environment)
         assert not records(hub)
@@ -65,7 +65,7 @@ async def test_a_start_that_is_refused_for_now_is_tried_again_until_its_deadline
         with pytest.raises(EnvhubError) as caught:
             await hub.hub.request("POST", "/v1/sessions", msgspec.json.encode(session._request), retry_for_s=0.0)
         assert caught.value.code == "unavailable"
-        assert 0.5 < asyncio.get_running_loop().time() - started < 5.0
+        assert 0.5 < asyncio.get_running_loop().time() - started < 20.0
         await settled(hub, environment)
 
 
@@ -242,7 +242,7 @@ async def test_a_cancel_in_the_tick_of_an_interact_comes_before_the_step_b024() 
         await session.start()
         turn = asyncio.create_task(hub.worker.handle("interact", session.id, _turn("sleep 60")))
         cancel = asyncio.create_task(hub.worker.handle("cancel", session.id, b""))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             assert [status for status, _ in await asyncio.gather(turn, cancel)] == [410, 200]
         assert environment.counts.steps == 0
         await settled(hub, environment)
@@ -271,7 +271,7 @@ async def test_a_step_that_swallows_a_cancel_is_cancelled_again(monkeypatch: pyt
         await session.start()
         turn = asyncio.create_task(session.interact(say("swallow 60")))
         await until(lambda: environment.counts.steps == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await session.cancel()
         with pytest.raises(SessionEndedError):
             await turn
@@ -315,7 +315,7 @@ async def test_a_worker_that_stops_ends_every_session_and_answers_every_call_b02
             for _ in range(5)
         ]
         await until(lambda: environment.counts.steps == 20 and hub.worker.table.n_slots_taken == 35)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await hub.worker.table.shutdown()
         outcomes = await asyncio.gather(*turns, return_exceptions=True)
         assert {getattr(each, "code", each) for each in outcomes} == {"session_lost"}

@@ -26,27 +26,26 @@ ROOT = Path(envhub.__file__).parent
 HUB = ("controller", "worker", "link", "client", "embedded.py", "up.py", "transport.py")
 
 
-async def test_health_answers_while_300_starts_block_b036() -> None:
+async def test_health_answers_while_300_starts_block_b036(slow_callbacks: list[str]) -> None:
     environment = ProbeEnvironment()
     async with (
         served_hub({"probe": environment}, capacity=300) as served,
         aiohttp.ClientSession(served.url) as http,
         aiohttp.ClientSession(served.url, connector=aiohttp.TCPConnector(limit=0)) as many,
     ):
-        start = {"environment": "probe", "options": {"open_s": 3.0}}
+        environment.gate.clear()
+        start = {"environment": "probe"}
         starts = [asyncio.create_task(many.post("/v1/sessions", json=start)) for _ in range(300)]
         while served.worker.table.n_slots_taken < 300:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        slowest = 0.0
-        for _ in range(20):
-            asked_at = time.monotonic()
-            async with http.get("/healthz") as answer:
-                assert answer.status == 200
-            async with http.post(f"/v1/workers/{served.worker.worker_id}/heartbeat") as answer:
-                assert await answer.json() == {"linked": True}
-            slowest = max(slowest, time.monotonic() - asked_at)
-            await asyncio.sleep(0.02)
-        assert slowest < 0.4  # two calls
+        async with asyncio.timeout(30):
+            for _ in range(20):
+                async with http.get("/healthz") as answer:
+                    assert answer.status == 200
+                async with http.post(f"/v1/workers/{served.worker.worker_id}/heartbeat") as answer:
+                    assert await answer.json() == {"linked": True}
+        assert environment.counts.opens == 0 and not slow_callbacks
+        environment.gate.set()
         assert {answer.status for answer in await asyncio.gather(*starts)} == {200}
 
 
@@ -167,7 +166,7 @@ async def test_a_fault_of_one_connection_does_not_end_the_workers_link_b038() ->
         clock = FakeClock()
         dialer = Dialer(Address(served.url), served.worker, clock=clock, rng=random.Random(1))
         task = asyncio.create_task(dialer.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while calls == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             while not dialer.linked.is_set():

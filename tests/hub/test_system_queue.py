@@ -58,9 +58,9 @@ async def test_two_runs_are_served_in_turn_whoever_asked_more() -> None:
                 await session.interact(Message.assistant("done"))
 
         greedy = [asyncio.create_task(play("greedy")) for _ in range(30)]
-        await asyncio.sleep(0.05)
+        await until_waiting(local.controller.workers.n_waiting, 30)
         modest = [asyncio.create_task(play("modest")) for _ in range(5)]
-        await asyncio.sleep(0.05)
+        await until_waiting(local.controller.workers.n_waiting, 35)
         await blocker.cancel()
         await asyncio.gather(*greedy, *modest)
         assert served[:10].count("modest") == 5, served
@@ -78,7 +78,7 @@ async def test_a_start_that_finds_no_slot_until_its_deadline_gets_503_with_retry
                 assert answer.status == 503
                 assert int(answer.headers["retry-after"]) >= 1
                 assert (await answer.json())["error"]["code"] == "no_capacity"
-            assert wait_s <= time.monotonic() - started < wait_s + 2.0
+            assert wait_s <= time.monotonic() - started < wait_s + 10.0
         assert served.controller.workers.n_waiting("probe") == 0
 
 
@@ -96,7 +96,7 @@ async def test_a_client_that_leaves_the_line_does_not_take_a_slot() -> None:
                 task.cancel()
             await until_waiting(served.controller.workers.n_waiting, 0)
         await blocker.cancel()
-        async with served.hub.session("probe", wait_s=1) as session:
+        async with served.hub.session("probe", wait_s=20) as session:
             await session.interact(Message.assistant("done"))
         (worker,) = served.controller.workers.all()
         assert (worker.reserved, worker.sessions) == (0, {})
@@ -113,8 +113,8 @@ async def test_a_start_that_one_worker_refuses_is_tried_on_another() -> None:
         for link in links:
             await link.open()
         async with Hub(transport=AsgiTransport(app), clock=clock) as hub:
-            sessions = [hub.session("probe", wait_s=10) for _ in range(20)]
-            async with asyncio.timeout(8):
+            sessions = [hub.session("probe", wait_s=60) for _ in range(20)]
+            async with asyncio.timeout(30):
                 await asyncio.gather(*(session.start() for session in sessions))
             assert (good.counts.opens, full.counts.opens) == (20, 0)
             with pytest.raises(UnavailableError) as refused:  # the one that is full, then the one that takes nothing
@@ -127,6 +127,6 @@ async def test_a_start_that_one_worker_refuses_is_tried_on_another() -> None:
 
 
 async def until_waiting(n_waiting: Callable[[str], int], wanted: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while n_waiting("probe") != wanted:  # noqa: ASYNC110  # a line has no event
             await asyncio.sleep(0.01)

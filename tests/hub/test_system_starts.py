@@ -18,7 +18,7 @@ from envhub.controller.service import ControllerService
 from envhub.core.clock import SystemClock
 from envhub.core.errors import InvalidRequestError, SessionLostError, UnavailableError
 from envhub.link.frames import Bye
-from envhub.testing.clock import FakeClock
+from envhub.testing.clock import FakeClock, settle
 from envhub.testing.hub import local_hub
 from envhub.worker import main as worker_main
 from envhub.worker.service import WorkerService
@@ -26,7 +26,7 @@ from tests.hub.environments import ProbeEnvironment
 
 
 def start(key: str | None = "k", **options: object) -> bytes:
-    return msgspec.json.encode({"environment": "probe", "request_key": key, "options": options, "wait_s": 5})
+    return msgspec.json.encode({"environment": "probe", "request_key": key, "options": options, "wait_s": 60})
 
 
 def session_id(body: bytes) -> str:
@@ -55,8 +55,14 @@ def new_worker(environment: ProbeEnvironment) -> WorkerService:
 
 
 async def settled(worker: WorkerService, n_live: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while worker.table.n_slots_taken != n_live:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_waiting(service: ControllerService, n_starts: int) -> None:
+    async with asyncio.timeout(20):
+        while service.workers.n_waiting("probe") != n_starts:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -76,14 +82,18 @@ async def test_a_start_repeated_at_a_new_controller_while_the_first_still_opens_
     environment = ProbeEnvironment()
     worker = new_worker(environment)
     async with controller() as old, controller() as new, worker_main.running(worker), linked(old, worker):
-        first = asyncio.create_task(old.start(start(open_s=0.3)))
-        await asyncio.sleep(0.1)
+        environment.gate.clear()
+        first = asyncio.create_task(old.start(start()))
+        await settled(worker, 1)
         async with linked(new, worker):
             first.cancel()  # the client lost its connection, and asks the other one
-            kept = session_id((await new.start(start(open_s=0.3))).body)
+            again = asyncio.create_task(new.start(start()))
+            await settle()
+            environment.gate.set()
+            kept = session_id((await again).body)
             await settled(worker, 1)
             assert [note.session_id for note in worker.table.notes()] == [kept]
-            assert session_id((await new.start(start(open_s=0.3))).body) == kept
+            assert session_id((await new.start(start())).body) == kept
             assert environment.counts.opens == 1 and environment.counts.closes == 0
 
 
@@ -131,19 +141,20 @@ async def test_a_worker_that_leaves_during_a_start_costs_no_start() -> None:
     leaving, staying = new_worker(environment), new_worker(environment)
     async with controller() as service, worker_main.running(leaving), worker_main.running(staying):
         async with linked(service, leaving) as link:
-            starts = [asyncio.create_task(service.start(start(f"k{n}", open_s=0.2))) for n in range(4)]
+            environment.gate.clear()
+            starts = [asyncio.create_task(service.start(start(f"k{n}"))) for n in range(4)]
+            await settled(leaving, 4)
             waiting = [asyncio.create_task(service.start(start(None))) for _ in range(3)]
-            await asyncio.sleep(0.1)
+            await until_waiting(service, 3)
             link._up(Bye("it is stopped"))
+        environment.gate.set()
         async with linked(service, staying):
-            for task in starts:
-                assert session_id((await task).body).startswith(staying.worker_id)
+            for playing in asyncio.as_completed([*starts, *waiting], timeout=20):  # seven, on four slots
+                made = session_id((await playing).body)
+                assert made.startswith(staying.worker_id)
+                await service.call(made, "cancel", b"")
             (worker,) = service.workers.all()
-            assert worker.free == 0
-            for note in list(worker.sessions.values()):
-                await service.call(note.session_id, "cancel", b"")
-            assert [(await task).status for task in waiting] == [200] * 3
-            assert worker.reserved == 0
+            assert (worker.reserved, worker.free) == (0, 4)
 
 
 async def test_a_start_that_nobody_waits_for_is_ended_and_asking_again_begins_anew() -> None:
@@ -155,10 +166,10 @@ async def test_a_start_that_nobody_waits_for_is_ended_and_asking_again_begins_an
         await clock.advance(0.1)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await clock.advance(4.0)
+        await clock.advance(10.0)
         assert hub.controller.workers.n_waiting("probe") == 1  # whoever asks again soon keeps the place
-        await clock.advance(3.0)
-        assert hub.controller.workers.n_waiting("probe") == 0
+        await clock.advance(6.0)
+        assert hub.controller.workers.n_waiting("probe") == 0  # long before its deadline
         await hub.controller.call(session_id(blocker), "cancel", b"")
         assert (await hub.controller.start(start())).status == 200
 
@@ -167,7 +178,7 @@ async def test_whoever_asks_in_the_moment_a_start_is_given_up_is_told_to_ask_aga
     async with local_hub({"probe": ProbeEnvironment()}, capacity=1) as hub:
         await hub.controller.start(start("blocker"))
         asking = asyncio.create_task(hub.controller.start(start()))
-        await asyncio.sleep(0.05)
+        await until_waiting(hub.controller, 1)
         task = hub.controller._keyed["k"].task
         assert task is not None
         task.cancel()

@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ from envhub.testing.clock import FakeClock
 from tests.kg import films
 
 FILMS_BY_ANN = Compiler(films.ONTOLOGY).answers(parse("(JOIN (R people.person.directed) m.ann)"))
-QUICK = HttpLimits(timeout_s=0.5, connect_s=0.5, again_after_s=(0.01, 0.01))
+SOON = HttpLimits(again_after_s=(0.01, 0.01))
+QUICK = replace(SOON, timeout_s=0.5)
+"""For a server that does not answer, and for none that does: a busy machine may take as long."""
 
 
 async def names(store: EmbeddedStore | HttpStore) -> set[object]:
@@ -136,8 +139,7 @@ async def test_slow_query_is_given_up_and_its_thread_not_lent_twice() -> None:
     with pytest.raises(UnavailableError):
         await store.select("quick")
     stuck.set()
-    await asyncio.to_thread(store._threads.submit(int).result)
-    await asyncio.sleep(0)
+    store._limits = StoreLimits()  # on a busy machine a query that is not stuck may take as long
     assert await store.select("quick") == []
     await store.close()
 
@@ -188,7 +190,8 @@ async def test_http_gives_what_the_embedded_store_gives(sparql_server: str) -> N
 )
 async def test_broken_server_is_our_failure(sparql_server: str, kind: str, error: type[Exception]) -> None:
     """D15, D19: whatever the server does, the episode fails with a class and the worker lives."""
-    store = HttpStore(f"{sparql_server}/broken/{kind}", limits=QUICK)
+    limits = QUICK if error is EpisodeTimeoutError else SOON
+    store = HttpStore(f"{sparql_server}/broken/{kind}", limits=limits)
     with pytest.raises(error):
         await store.select(FILMS_BY_ANN)
     await store.close()
@@ -196,13 +199,14 @@ async def test_broken_server_is_our_failure(sparql_server: str, kind: str, error
 
 @pytest.mark.parametrize("kind", ["503", "garbage", "hangup", "partial", "slow"])
 async def test_flaky_server_is_asked_again(sparql_server: str, kind: str) -> None:
-    store = HttpStore(f"{sparql_server}/flaky/{kind}/2/{kind}-twice", limits=QUICK)
+    limits = replace(SOON, timeout_s=3.0) if kind == "slow" else SOON
+    store = HttpStore(f"{sparql_server}/flaky/{kind}/2/{kind}-twice", limits=limits)
     assert await names(store) == {"m.f1", "m.f2", "m.f3"}
     await store.close()
 
 
 async def test_refused_query_is_not_sent_again(sparql_server: str) -> None:
-    store = HttpStore(f"{sparql_server}/flaky/400/9/refused", limits=QUICK)
+    store = HttpStore(f"{sparql_server}/flaky/400/9/refused", limits=SOON)
     with pytest.raises(EpisodeFailedError, match="refused a query"):
         await store.select(FILMS_BY_ANN)
     with await asyncio.to_thread(urllib.request.urlopen, f"{sparql_server}/count/refused") as answer:
@@ -213,7 +217,7 @@ async def test_refused_query_is_not_sent_again(sparql_server: str) -> None:
 async def test_server_that_is_not_there_is_unavailable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        store = HttpStore(f"http://user:secret@127.0.0.1:{taken.getsockname()[1]}/sparql", limits=QUICK)
+        store = HttpStore(f"http://user:secret@127.0.0.1:{taken.getsockname()[1]}/sparql", limits=SOON)
         with pytest.raises(UnavailableError) as caught:
             await store.ready()
         await store.close()
@@ -222,7 +226,7 @@ async def test_server_that_is_not_there_is_unavailable() -> None:
 
 async def test_endpoint_without_triples_is_not_ready(sparql_server: str) -> None:
     """An empty store would answer every question with nothing, and every episode would earn 0."""
-    store = HttpStore(f"{sparql_server}/broken/nothing", limits=QUICK)
+    store = HttpStore(f"{sparql_server}/broken/nothing", limits=SOON)
     with pytest.raises(UnavailableError, match="no triples"):
         await store.ready()
     await store.close()
@@ -235,7 +239,7 @@ async def test_pauses_before_another_try_are_kept(sparql_server: str) -> None:
         async def sleep(self, seconds: float) -> None:
             slept.append(seconds)
 
-    limits = HttpLimits(timeout_s=0.5, again_after_s=(7.0, 70.0))
+    limits = HttpLimits(again_after_s=(7.0, 70.0))
     store = HttpStore(f"{sparql_server}/flaky/503/1/paused", limits=limits, clock=Hurried())
     assert await names(store) == {"m.f1", "m.f2", "m.f3"}
     assert slept == [7.0]

@@ -23,6 +23,7 @@ from envhub.envs.kg.programs import Count, show
 from envhub.envs.kg.reference import Evaluator, Graph
 from envhub.envs.kg.sparql import Compiler
 from envhub.envs.kg.terms import Term, Triple, value_of
+from tests.hub.processes import free_port
 from tests.kg import films, worlds
 from tests.require import lacking
 
@@ -58,7 +59,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     if not server or not isql:
         lacking("virtuoso", "virtuoso-t and isql-vt are not on the path (Debian: virtuoso-opensource-7-bin)")
     folder = tmp_path_factory.mktemp("virtuoso")
-    sql_port, http_port = _free_port(), _free_port()
+    sql_port, http_port = free_port(), free_port()
     (folder / "v.ini").write_text(SETTINGS.format(folder=folder, sql_port=sql_port, http_port=http_port))
     process = subprocess.Popen([server, "-f", "-c", str(folder / "v.ini")], cwd=folder, stderr=subprocess.DEVNULL)
 
@@ -77,13 +78,6 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     finally:
         process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -5,6 +5,7 @@ Covers B019, B042 and B051.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from envhub.envs.datasets import TaskSet
 from envhub.envs.os.env import OPTIONS, OSEnvironment
 from envhub.envs.os.judge import GradingLimits
 from envhub.envs.os.tasks import Answer, Check, OSTask, Script
+from envhub.sandbox.owner import start_time
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -44,6 +46,7 @@ TASKS = (
 )
 COPY, COUNT = range(len(TASKS))
 SOLVED = TASKS[COPY].solution[0]
+FORK_BOMB = ":(){ :|:& }; :"
 
 SPOILED = {
     "fifo": "mkfifo /opt/copy; chmod 600 /opt/copy; mkfifo /opt/report.json",
@@ -63,7 +66,7 @@ SPOILED = {
     "parent is a link": "rm -rf /opt; ln -s /proc/1/root /opt",
     "full disk": "head -c 1G /dev/zero > /root/big; ln -s /root/big /opt/copy",
     "no inodes": "cd /root; touch {1..40000}; ln -s /root/1 /opt/copy",
-    "fork bomb": ":(){ :|:& }; :",
+    "fork bomb": FORK_BOMB,
 }
 """None of these solves the task."""
 
@@ -86,9 +89,10 @@ HARMLESS = {
     "many folders": "cd /; mkdir a{1..600}",
     "odd names": "cd /; mkdir -- $'new\\nline' '-rf' '--args' $'\\377' ' ' '--bind' 'a:b' 'a,b' \"$(printf 'x%.0s' {1..255})\"",
     "run is a file": "rm -rf /run; echo x > /run; rm -rf /sys; echo > /sys; rm -rf /usr; echo x > /usr",
-    "leftovers": "(while :; do rm -f /opt/copy; sleep 0.01; ln -s /dev/zero /opt/copy; done) & sleep 0.05; kill -STOP $!; sleep 0.2; "
+    "leftovers": "(while :; do rm -f /opt/copy; sleep 0.01; ln -s /dev/zero /opt/copy; done) & sleep 0.05; kill -STOP $!; "
+    "until [[ $(ps -o stat= $!) == T* ]]; do :; done; while ps -o stat= --ppid $! | grep -qv Z; do :; done; "
     + f"rm -f /opt/copy; {SOLVED}",
-    "fork bomb": ":(){ :|:& }; :",
+    "fork bomb": FORK_BOMB,
     "full disk": "head -c 1G /dev/zero > /root/big",
     "python": "for f in json sys os encodings/utf_8; do mkdir -p /root/encodings; echo 'raise SystemExit(1)' > /root/$f.py; done",
 }
@@ -111,9 +115,17 @@ CRASHES = {
 """These would end the first process of the session, if its /proc took writes."""
 
 
+HASTY = GradingLimits(script_s=5.0, total_s=30.0)
+"""For what may hang. What must be found right has as long as ever, however busy the machine."""
+
+
 @pytest.fixture
-def environment(driver, sandboxes, monkeypatch):
-    monkeypatch.setattr("envhub.envs.os.env._GRADING", GradingLimits(script_s=5.0, total_s=30.0))
+def hasty_grading(monkeypatch):
+    monkeypatch.setattr("envhub.envs.os.env._GRADING", HASTY)
+
+
+@pytest.fixture
+def environment(driver, sandboxes):
     tasks = TaskSet("test", len(TASKS), TASKS.__getitem__, dataset_hash="1")
     return OSEnvironment(sandboxes, {"test": tasks}, driver="bubblewrap", image_digest=driver.image_digest("default"))
 
@@ -123,14 +135,19 @@ def quick_of(names, *quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # it asks the kernel, which sends no events
+            await asyncio.sleep(0.01)
+
+
 def call(name, **arguments):
     return Message.assistant(None, ToolCall("c", name, json.dumps(arguments)))
 
 
 async def reward(environment, index, *scripts, answer=None):
-    episode = await environment.open(
-        TaskRef("os", "test", index), seed=1, options={**OPTIONS, "command_timeout_s": 5.0}
-    )
+    options = {**OPTIONS, "command_timeout_s": 5.0 if FORK_BOMB in scripts else 30.0}
+    episode = await environment.open(TaskRef("os", "test", index), seed=1, options=options)
     try:
         for script in scripts:
             result = await episode.step(call("bash_action", script=script))
@@ -143,10 +160,10 @@ async def reward(environment, index, *scripts, answer=None):
 
 
 @pytest.mark.parametrize("name", quick_of(SPOILED, "folder", "no text", "no report"))
-async def test_what_is_left_unsolved_earns_nothing(environment, name):
+async def test_what_is_left_unsolved_earns_nothing(environment, hasty_grading, name):
     began = time.monotonic()
     assert await reward(environment, COPY, SPOILED[name]) == 0.0
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 100
 
 
 @pytest.mark.parametrize("name", quick_of(HARMLESS, "no bash", "preload", "odd names"))
@@ -162,22 +179,26 @@ async def test_a_session_cannot_bring_itself_down_by_proc(environment, name):
 async def test_a_session_whose_own_first_process_ends_earns_nothing(environment):
     episode = await environment.open(TaskRef("os", "test", COPY), seed=1, options=OPTIONS)
     await episode.step(call("bash_action", script=SOLVED))
-    os.kill(episode._sandbox.identity["init"], signal.SIGKILL)  # as if the session had found a way
+    init = episode._sandbox.identity["init"]
+    os.kill(init, signal.SIGKILL)  # as if the session had found a way
+    await until(lambda: start_time(init) is None)
     ended = await episode.step(call("finish_action", thought=""))
     assert (ended.done, ended.reward) == (True, 0.0)
     await episode.close()
 
 
 @pytest.mark.slow
-async def test_a_reference_that_hangs_on_what_was_left_earns_nothing(environment):
+async def test_a_reference_that_hangs_on_what_was_left_earns_nothing(environment, monkeypatch):
     assert await reward(environment, COUNT, "sed -i 1d /root/words", answer="1") == 1.0
+    monkeypatch.setattr("envhub.envs.os.env._GRADING", HASTY)
     assert await reward(environment, COUNT, "rm /root/words; mkfifo /root/words", answer="1") == 0.0
 
 
 async def test_a_sandbox_that_we_lose_gives_no_reward(environment, driver):
     episode = await environment.open(TaskRef("os", "test", COPY), seed=1, options=OPTIONS)
-    os.kill(driver.spawner().pid, signal.SIGKILL)
+    spawner, init = driver.spawner().pid, episode._sandbox.identity["init"]
+    os.kill(spawner, signal.SIGKILL)
+    await until(lambda: start_time(init) is None)
     with pytest.raises(SandboxLostError):
-        for _ in range(500):  # its death takes a moment
-            assert not (await episode.step(call("bash_action", script="echo"))).done
+        await episode.step(call("bash_action", script="echo"))
     await episode.close()

@@ -22,6 +22,7 @@ from envhub.sandbox.choose import default_runtime
 from envhub.sandbox.owner import start_time
 from envhub.sandbox.pool import WarmPool
 from tests.hub.processes import Processes, free_port, until, until_ready
+from tests.sandbox.test_bubblewrap import children_of, prepared_by
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -103,8 +104,14 @@ async def test_five_hundred_episodes_leave_nothing(warm, driver, machine):
                 ready.sandbox for shelf in pool._shelves.values() for ready in shelf.ready
             }
 
-        await until(quiet, 30)
-        await asyncio.sleep(0.3)  # the last closes answer before the spawner has collected their processes
+        async def collected() -> bool:
+            """The last closes answer before the spawner has collected their processes."""
+            spawner = driver.spawner().pid
+            monitors = [box.identity["monitor"] for box in driver._open]
+            return len(prepared_by(spawner, monitors)) == 1 and len(children_of(spawner)) == len(monitors) + 1
+
+        await until(quiet, 60)
+        await until(collected, 30)
         return Held(driver.spawner().pid, driver._owner.label, groups)
 
     async def some(numbers: Iterator[int]) -> None:

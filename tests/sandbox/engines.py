@@ -26,7 +26,7 @@ ANSWERS = {
     "hang-up": b"",
 }
 """What is said to a caller; besides these, ``silent`` says nothing, ``drip`` never ends a header, ``full`` lets nobody in and
-``dead`` has left its socket behind."""
+``dead`` does not listen any more."""
 
 
 class Engines:
@@ -60,8 +60,7 @@ class Engines:
 
     def _serve(self, bound: socket.socket, kind: str) -> None:
         self._sockets.append(bound)
-        if kind == "dead":
-            bound.close()
+        if kind == "dead":  # the socket is kept, so that nobody else gets its port
             return
         bound.listen(0 if kind == "full" else 16)
         if kind == "full":

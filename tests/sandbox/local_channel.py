@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from envhub.core.clock import SystemClock
 from envhub.core.errors import SandboxLostError
-from envhub.sandbox.program import REAPER
+from envhub.sandbox.docker_reach import REAPER
 from envhub.sandbox.shell import Shell
 
 
@@ -17,6 +17,8 @@ class LocalChannel:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.n_reaps = 0
+        self.listening = asyncio.Event()
+        self.listening.set()
 
     async def send(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -28,14 +30,19 @@ class LocalChannel:
 
     async def receive(self) -> bytes:
         assert self.process.stdout is not None
+        await self.listening.wait()
         return await self.process.stdout.read(65536)
 
     async def reap(self, runner: int | None) -> None:
+        """As the Docker driver does it: again where the processes took longer to go than the script looked."""
         self.n_reaps += 1
-        argv = ["nsenter", "-t", str(self.first()), "-p", "-m", "bash", "-c", REAPER, "reaper"]
-        reaper = await asyncio.create_subprocess_exec(*argv, *([] if runner is None else [str(runner)]))
-        if await reaper.wait() not in ((0,) if runner is not None else (0, -9, 137)):
-            raise SandboxLostError("the reaper failed")
+        argv = ["nsenter", "-t", str(self.first()), "-p", "-m", "bash", "--norc", "--noprofile", "-c", REAPER, "bash"]
+        for _ in range(20):
+            reaper = await asyncio.create_subprocess_exec(*argv, str(runner or 0))
+            # without a runner everything goes, and with the last reader the first process ends who is left, the script too
+            if await reaper.wait() in ((0,) if runner is not None else (0, -9, 137)):
+                return
+        raise SandboxLostError("the reaper failed")
 
     def first(self) -> int:
         """The namespace's first process, as the host sees it."""

@@ -1,6 +1,7 @@
 """Which driver is chosen, and that none is when none is safe."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,9 @@ def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
 def test_runtime_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = choose.default_runtime()
     assert folder.stat().st_mode & 0o077 == 0
-    monkeypatch.setattr(choose, "_FOLDER", "envhub-sandboxes-test")
-    shared = folder.with_name(folder.name.replace("envhub-sandboxes", "envhub-sandboxes-test"))
+    own = f"envhub-sandboxes-test-{os.getpid()}"  # another run of the tests may be on this machine
+    monkeypatch.setattr(choose, "_FOLDER", own)
+    shared = folder.with_name(folder.name.replace("envhub-sandboxes", own))
     shared.mkdir()
     try:
         shared.chmod(0o777)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -334,17 +335,19 @@ async def test_real_store_takes_batches(shared_url: str, make_record: Any, make_
 
 
 class Relay:
-    """A TCP relay to the database that can be cut."""
+    """A TCP relay to the database that can be cut. It keeps its port from other programs while it is down."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
-        self.port = 0
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self.port: int = self._kept.getsockname()[1]
 
     async def up(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_port=True)
 
     async def down(self) -> None:
         if self._server is not None:
@@ -353,6 +356,9 @@ class Relay:
             each.transport.abort()
         self._writers.clear()
         await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self._kept.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(*self._target)
@@ -399,5 +405,6 @@ async def test_mysql_that_goes_away_and_comes_back_gets_every_record(mysql_url: 
         await writer.close()
         await asyncio.to_thread(store.close)
         await relay.down()
+        relay.close()
     with closing(EpisodeStore(mysql_url)) as store:
         assert [each.task for each in store.records()] == list(range(30))

@@ -19,7 +19,7 @@ import aiohttp
 
 from tests.require import lacking
 
-_LIMIT_S = 20.0
+_LIMIT_S = 40.0
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -54,7 +54,9 @@ class Browser:
         self._socket = socket
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self.loads: dict[str, asyncio.Event] = {}
+        self.shown: dict[str, str] = {}
+        """The document that each session has loaded last."""
+        self._shows = asyncio.Condition()
 
     async def call(self, method: str, session: str | None = None, **parameters: Any) -> Any:
         number = next(self._ids)
@@ -71,17 +73,25 @@ class Browser:
             if waiting is not None and not waiting.done():
                 error = said.get("error")
                 waiting.set_exception(RuntimeError(str(error))) if error else waiting.set_result(said.get("result"))
-            elif _shows_a_page(said) and said["sessionId"] in self.loads:
-                self.loads[said["sessionId"]].set()
+            elif (document := _loaded(said)) is not None:
+                async with self._shows:
+                    self.shown[said["sessionId"]] = document
+                    self._shows.notify_all()
+
+    async def shows_another(self, session: str, before: str | None) -> None:
+        """Returns when the document that it shows is not this one."""
+        async with asyncio.timeout(_LIMIT_S), self._shows:
+            await self._shows.wait_for(lambda: self.shown.get(session) != before)
 
     async def tab(self, *, javascript: bool = False, width: int = 1000, height: int = 800) -> Tab:
         context = (await self.call("Target.createBrowserContext"))["browserContextId"]
         target = await self.call("Target.createTarget", url="about:blank", browserContextId=context)
         attached = await self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         tab = Tab(self, attached["sessionId"])
-        self.loads[tab.session] = asyncio.Event()
         for domain in ("Page", "DOM", "Accessibility"):
             await tab.call(f"{domain}.enable")
+        await tab.call("Page.setLifecycleEventsEnabled", enabled=True)
+        await self.shows_another(tab.session, None)  # the blank one, which must not be taken for the first page
         await tab.call("Emulation.setScriptExecutionDisabled", value=not javascript)
         await tab.resize(width, height)
         return tab
@@ -120,11 +130,9 @@ class Tab:
     @asynccontextmanager
     async def loading(self) -> AsyncIterator[None]:
         """Leaves when the page that the body asks for has loaded."""
-        loaded = self._browser.loads[self.session]
-        loaded.clear()
+        before = self._browser.shown[self.session]
         yield
-        async with asyncio.timeout(_LIMIT_S):
-            await loaded.wait()
+        await self._browser.shows_another(self.session, before)
 
     async def url(self) -> str:
         history = await self.call("Page.getNavigationHistory")
@@ -173,9 +181,15 @@ class Tab:
         await self.call("DOM.scrollIntoViewIfNeeded", backendNodeId=node)
         quad = (await self.call("DOM.getContentQuads", backendNodeId=node))["quads"][0]
         x, y = sum(quad[::2]) / 4, sum(quad[1::2]) / 4
-        for count in range(1, times + 1):
-            for kind in ("mousePressed", "mouseReleased"):
-                await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
+        clicks = [(kind, count) for count in range(1, times + 1) for kind in ("mousePressed", "mouseReleased")]
+        await (
+            asyncio.gather(  # none waits for another, so that the last is no click on the page that the first asks for
+                *(
+                    self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
+                    for kind, count in clicks
+                )
+            )
+        )
 
     async def write(self, role: str, name: str, text: str) -> None:
         """Into an empty field."""
@@ -193,10 +207,17 @@ class Tab:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
 
-def _shows_a_page(said: dict[str, Any]) -> bool:
-    """It has loaded, or came back whole from the browser's memory."""
-    kept = said.get("method") == "Page.frameNavigated" and said["params"].get("type") == "BackForwardCacheRestore"
-    return kept or said.get("method") == "Page.loadEventFired"
+def _loaded(said: dict[str, Any]) -> str | None:
+    """The document that has loaded, or came back whole from the browser's memory; pages have no frames."""
+    match said:
+        case {"method": "Page.lifecycleEvent", "params": {"name": "load", "loaderId": document}}:
+            return str(document)
+        case {
+            "method": "Page.frameNavigated",
+            "params": {"type": "BackForwardCacheRestore", "frame": {"loaderId": document}},
+        }:
+            return str(document)
+    return None
 
 
 def _seen(node: dict[str, Any]) -> Seen:

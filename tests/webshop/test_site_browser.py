@@ -25,7 +25,7 @@ from envhub.webshop_site.serve import served_site
 from tests.webshop.browser import Browser, Tab, chromium
 from tests.webshop.shelves import product, stored
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 EVIL = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>"
 LAMP = product(

@@ -48,7 +48,7 @@ def worker(cache: Path, seed: int) -> subprocess.Popen[str]:
 
 
 def told(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=100)
     assert process.returncode == 0
     return output.strip()
 

@@ -61,9 +61,15 @@ class Engine:
     def __init__(self, max_pages: int) -> None:
         self.session = Session(Connection(max_pages))
         self._turn = threading.Lock()
+        self._interrupted = False
+
+    def expect(self) -> None:
+        """A statement was asked for: ``interrupt`` is about it from now on, also before it begins."""
+        self._interrupted = False
 
     def interrupt(self) -> None:
-        """Make the running statement end as if its time were up."""
+        """Make the statement that was asked for end as if its time were up."""
+        self._interrupted = True  # before the deadline: ``_execute`` sets its own and then looks here
         self.session.connection.deadline = 0.0
 
     def load(self, name: str, columns: Sequence[tuple[str, str, bool]], rows: Sequence[Sequence[Any]]) -> None:
@@ -111,6 +117,8 @@ class Engine:
         connection.random = Random(seed)
         self.session.now = now
         try:
+            if self._interrupted:
+                raise Timeout
             if len(sql) > MAX_STATEMENT:
                 raise MySQLError(1153, "Got a packet bigger than 'max_allowed_packet' bytes")
             return self._run(parse(sql), bounds)

@@ -45,6 +45,8 @@ class Host:
     def _accept(self, request: Request) -> None:
         if request.op in ("cancel", "close"):
             self._interrupt(request.database)
+        if request.op == "execute" and (engine := self.engines.get(request.database)) is not None:
+            engine.expect()
         if request.op != "cancel":
             pool = self.desk if request.op in ("open", "dump") else self.pool
             pool.submit(self._answer, request)

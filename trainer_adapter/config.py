@@ -6,6 +6,7 @@ them; nothing else of the adapter reads files or variables for its settings.
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
+from envhub.core.types import TaskRef
 from trainer_adapter.advantage_modes import TaskNormalization
 from trainer_adapter.engines import EnginePlan
 from trainer_adapter.groups import GroupBaseline
+from trainer_adapter.metrics import evaluation_metrics, evaluation_names
 from trainer_adapter.queue import OnFailure, QueueSettings
 from trainer_adapter.rollout import OnRewrite, RolloutSettings
+from trainer_adapter.tokens import Trajectory
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, lt=1)]
@@ -48,12 +52,15 @@ class TaskSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class ModelSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``path``: a Hugging Face folder or name. ``n_parameters`` serves the memory estimate alone. ``template_options`` go to the chat
-    template (``enable_thinking``). ``trust_remote_code``: whether a model may bring Python code that is then run."""
+    """``path``: a Hugging Face folder or name. ``n_parameters``, ``n_layers`` and ``hidden`` (the width of a layer) serve the memory
+    estimate alone; the last two are read from a folder. ``template_options`` go to the chat template (``enable_thinking``).
+    ``trust_remote_code``: whether a model may bring Python code that is then run."""
 
     path: str
     format: Literal["hermes", "llama3", "glm4", "glm45", "plain"] = "hermes"
     n_parameters: Annotated[float, Meta(gt=0)] = 14e9
+    n_layers: Positive | None = None
+    hidden: Positive | None = None
     template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
     trust_remote_code: bool = False
 
@@ -73,7 +80,8 @@ class RolloutSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class QueueSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``staleness_of``: whether the lag of stale engines counts against ``max_staleness``."""
+    """``staleness_of``: whether the lag of stale engines counts against ``max_staleness``. ``max_lost_groups``: the run stops when so
+    many groups of an environment in a row could not be trained, or so many of all were flat."""
 
     b_min: Positive = 32
     b_max: Positive = 64
@@ -85,6 +93,7 @@ class QueueSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     filter_flat: bool = False
     max_failure_rate: Annotated[float, Meta(gt=0, le=1)] = 0.5
     failure_window: Positive = 256
+    max_lost_groups: Positive = 256
     abort_hopeless: bool = True
 
 
@@ -103,7 +112,8 @@ class EnginesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class CorrectionSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Importance correction by OpenRLHF: of ``token`` or ``seq`` ratios, by ``mask`` or ``clip``. The paper uses none."""
+    """Importance correction by OpenRLHF, of tokens or of whole sequences (``seq``). ``clip`` clamps the ratio of a token; ``mask``
+    leaves out what lies outside ``threshold``: two bounds of a ratio, one of a divergence. The paper uses none."""
 
     level: Literal["off", "token", "seq"] = "off"
     mode: Literal["mask", "clip"] = "clip"
@@ -139,13 +149,19 @@ class WandbSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class TrainSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``n_gpus``: data-parallel ranks of the policy; ``steps_per_batch``: optimizer steps that a drained batch is cut into."""
+    """``n_gpus``: data-parallel ranks of the policy; ``steps_per_batch``: optimizer steps that a drained batch is cut into.
+    ``device``: ``cpu`` trains without a GPU, for tests; it is never chosen because none is found. ``lr_warmup``: the share of all
+    optimizer steps in which the learning rate rises; those of a critic too."""
 
+    device: Literal["cuda", "cpu"] = "cuda"
     n_steps: Positive = 1000
     n_gpus: Positive = 8
     micro_batch: Positive = 1
     steps_per_batch: Positive = 1
     zero_stage: Annotated[int, Meta(ge=0, le=3)] = 3
+    gradient_checkpointing: bool = False
+    lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr"] = "constant"
+    lr_warmup: Share = 0.0
     seed: int = 42
     checkpoint: str = "checkpoints"
     save_every: Positive = 50
@@ -156,7 +172,7 @@ class TrainSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 class EvaluateSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``every``: versions between evaluations; tasks ``n_tasks`` of each entry's split, ``n_samples`` times, on fresh engines.
-    ``best``: the metric whose highest value so far gets a checkpoint of its own; ``none`` keeps none."""
+    ``best``: the metric whose highest value so far gets a checkpoint of its own (``pass1``, ``success/db``); ``none`` keeps none."""
 
     every: Positive = 25
     n_samples: Positive = 4
@@ -198,6 +214,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             filter_flat=queue.filter_flat,
             max_failure_rate=queue.max_failure_rate,
             failure_window=queue.failure_window,
+            max_lost_groups=queue.max_lost_groups,
         )
 
     @property
@@ -227,7 +244,7 @@ def load(path: Path) -> Config:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
     check(config)
-    return _with_whole_paths(config)
+    return _with_shape(_with_whole_paths(config))
 
 
 def check(config: Config) -> None:
@@ -241,36 +258,64 @@ def check(config: Config) -> None:
         except ValueError as error:
             raise ConfigError(str(error)) from error
     _check_url(config.hub.url)
+    if not math.isfinite(sum(config.engines.weights)):
+        raise ConfigError("engines.weights are too large: their sum is not finite")
     _check_tasks("tasks", config.tasks)
     if config.evaluate is not None:
         _check_tasks("evaluate.tasks", config.evaluate.tasks)
+        _check_best(config.evaluate)
     _check_rollout(config)
     _check_algorithm(config)
+    _check_correction(config.algorithm.correction)
 
 
 def _with_whole_paths(config: Config) -> Config:
     """Files are read by processes that may run elsewhere on the machine."""
     hub, wandb = config.hub, config.train.wandb
     if hub.key_file is not None:
-        hub = structs.replace(hub, key_file=_whole(hub.key_file))
+        hub = structs.replace(hub, key_file=_whole(hub.key_file, "hub.key_file"))
     if wandb is not None:
-        key_file = None if wandb.key_file is None else _whole(wandb.key_file)
-        wandb = structs.replace(wandb, key_file=key_file, folder=_whole(wandb.folder))
+        key_file = None if wandb.key_file is None else _whole(wandb.key_file, "train.wandb.key_file")
+        wandb = structs.replace(wandb, key_file=key_file, folder=_whole(wandb.folder, "train.wandb.folder"))
     return structs.replace(config, hub=hub, train=structs.replace(config.train, wandb=wandb))
 
 
-def _whole(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
+def _whole(path: str, setting: str) -> str:
+    if "\0" in path:
+        raise ConfigError(f"{setting} holds a NUL character")
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError as error:  # ~name of nobody
+        raise ConfigError(f"{setting} {path}: {error}") from error
+
+
+def _with_shape(config: Config) -> Config:
+    """With the layers of a model that is a folder here; a folder that cannot be read is refused when the model is loaded."""
+    model = config.model
+    try:
+        values = json.loads(Path(model.path, "config.json").read_text("utf-8"))
+        shape = msgspec.convert(values, _Shape)
+    except (OSError, ValueError, msgspec.ValidationError):
+        return config
+    n_layers, hidden = model.n_layers or shape.num_hidden_layers, model.hidden or shape.hidden_size
+    return structs.replace(config, model=structs.replace(model, n_layers=n_layers, hidden=hidden))
+
+
+class _Shape(Struct, frozen=True):
+    """What is read of a Hugging Face config.json."""
+
+    num_hidden_layers: Positive | None = None
+    hidden_size: Positive | None = None
 
 
 def key_in(file: str, setting: str) -> str:
     """The one line of a key file. Raises ConfigError, which never shows what the file holds."""
     try:
         lines = Path(file).read_text("utf-8").split()
-    except OSError as error:
-        raise ConfigError(f"{setting}: {error}") from error
     except UnicodeDecodeError:
         raise ConfigError(f"{setting}: {file} is not a text") from None
+    except (OSError, ValueError) as error:  # the latter for a NUL in the name
+        raise ConfigError(f"{setting}: {error}") from error
     if len(lines) != 1:
         raise ConfigError(f"{setting}: {file} must hold one key and nothing else, it holds {len(lines)} words")
     return lines[0]
@@ -313,6 +358,20 @@ def _check_tasks(name: str, tasks: tuple[TaskSection, ...]) -> None:
                 f"[[{name}]] names {task.environment}/{task.split} twice: give it one entry, with a weight"
             )
         seen.add((task.environment, task.split))
+    if not math.isfinite(sum(task.weight for task in tasks)):
+        raise ConfigError(f"the weights of [[{name}]] are too large: their sum is not finite")
+
+
+def _check_best(section: EvaluateSection) -> None:
+    """The names that an evaluation's metrics will have, asked of what makes them."""
+    played = Trajectory("", 0, TaskRef("", "", 0), reward=0.0, environment_return=0.0)
+    names = evaluation_names([(task.environment, task.split) for task in section.tasks])
+    metrics = evaluation_metrics({name: [[played] * section.n_samples] for name in names})
+    valid = [name for name in metrics if not name.startswith("failures/")]
+    if section.best not in (*valid, "none"):
+        raise ConfigError(
+            f"evaluate.best {section.best!r} is no metric of the evaluation; valid: {', '.join(sorted(valid))}, or 'none'"
+        )
 
 
 def _check_rollout(config: Config) -> None:
@@ -342,6 +401,22 @@ def _check_algorithm(config: Config) -> None:
             )
     if baseline == "gae" and queue.b_min != queue.b_max:
         raise ConfigError("baseline gae trains a critic, whose batches are of one size: set queue.b_max to queue.b_min")
-    correction = algorithm.correction
-    if len(correction.threshold) not in (1, 2) or (len(correction.threshold) == 1) != (correction.gating != "ratio"):
-        raise ConfigError("algorithm.correction.threshold takes a low and a high bound for ratio, one bound otherwise")
+    if config.train.lr_warmup and config.train.lr_scheduler == "constant":
+        raise ConfigError("train.lr_warmup has no effect on train.lr_scheduler 'constant': take 'constant_with_warmup'")
+
+
+def _check_correction(correction: CorrectionSection) -> None:
+    """What OpenRLHF's loss refuses when a run has already begun, and bounds that would leave nothing to train on."""
+    level, gating, threshold = correction.level, correction.gating, correction.threshold
+    where = "algorithm.correction"
+    if correction.mode == "clip" and (level == "seq" or gating != "ratio"):
+        raise ConfigError(
+            f"{where}: mode 'clip' clamps the ratio of a token; level {level!r} with gating {gating!r} takes mode = 'mask'"
+        )
+    if gating != "ratio":
+        if len(threshold) != 1 or threshold[0] <= 0:
+            raise ConfigError(f"{where}.threshold takes one bound above 0 for gating {gating!r}, such as [0.01]")
+    elif len(threshold) != 2 or not 0 <= threshold[0] <= 1 <= threshold[1] or threshold[0] == threshold[1]:
+        raise ConfigError(
+            f"{where}.threshold takes a low and a high bound of the ratio, with 1 between them, such as [0.5, 5.0]"
+        )

@@ -7,6 +7,7 @@ version, stale ones every N-th and the first; a failing engine is named.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -36,6 +37,8 @@ class EnginePlan:
             raise ValueError("stale_every must be at least 1")
         if self.weights and (len(self.weights) != self.n_engines or min(self.weights) < 0 or sum(self.weights) <= 0):
             raise ValueError(f"weights must be {self.n_engines} numbers of at least 0, not all 0")
+        if self.weights and not 0 < sum(self.weights[: len(self.fresh)]) < math.inf:
+            raise ValueError("fresh engines, the first ones, must have a finite weight above 0")
 
     @property
     def n_stale(self) -> int:

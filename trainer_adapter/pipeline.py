@@ -80,13 +80,20 @@ class Pipeline:
         self._fill()
 
     async def close(self) -> None:
-        """Cancel what is played and wait until it has ended. Idempotent."""
+        """Cancel what is played and wait until it has ended, even where this is cancelled itself. Idempotent."""
         self._exhausted = True
         self._waiting.clear()
         self.queue.cancel()
-        for task in list(self._playing):
-            task.cancel()
-        await asyncio.gather(*self._playing, return_exceptions=True)
+        for task in self._playing:
+            _cancel_once(task)
+        cancelled: asyncio.CancelledError | None = None
+        while self._playing:
+            try:
+                await asyncio.wait(self._playing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     @property
     def n_live(self) -> int:
@@ -133,4 +140,10 @@ class Pipeline:
         self._waiting = [ticket for ticket in self._waiting if ticket.group != group]
         for task, ticket in self._playing.items():
             if self._abort_hopeless and ticket.group == group:
-                task.cancel()
+                _cancel_once(task)
+
+
+def _cancel_once(task: asyncio.Task[None]) -> None:
+    """One that is being cancelled is ending its session."""
+    if not task.cancelling():
+        task.cancel()

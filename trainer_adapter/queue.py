@@ -46,7 +46,8 @@ class QueueSettings:
     """``b_min``, ``b_max``: groups in a batch. ``multiple``: the trajectories of a batch are a multiple of it (data-parallel ranks
     times micro batch), but where nothing else is left to hand out. ``max_staleness``: policy versions between the oldest counted
     token of a group and the step that trains it. ``fresh_engines``: the engines whose tokens count for that; None counts all.
-    ``max_failure_rate``: over the last ``failure_window`` outcomes; above it the run stops."""
+    ``max_failure_rate``: over the last ``failure_window`` outcomes; above it the run stops, as it does when the last
+    ``max_lost_groups`` groups of an environment were lost, or when so many in a row, of all, were flat."""
 
     group_size: int = 8
     b_min: int = 32
@@ -60,10 +61,13 @@ class QueueSettings:
     filter_flat: bool = False
     max_failure_rate: float = 0.5
     failure_window: int = 64
+    max_lost_groups: int = 256
 
     def __post_init__(self) -> None:
-        if self.group_size < 1 or self.multiple < 1 or self.n_retries < 0 or self.failure_window < 1:
-            raise ValueError("group_size, multiple and failure_window must be at least 1, n_retries at least 0")
+        if min(self.group_size, self.multiple, self.failure_window, self.max_lost_groups) < 1 or self.n_retries < 0:
+            raise ValueError(
+                "group_size, multiple, failure_window and max_lost_groups must be at least 1, n_retries at least 0"
+            )
         if not 1 <= self.b_min <= self.b_max:
             raise ValueError(f"b_min {self.b_min} must be at least 1 and at most b_max {self.b_max}")
         if self.max_staleness < 0:
@@ -96,6 +100,10 @@ class InfrastructureDownError(Exception):
         return InfrastructureDownError, (str(self), self.failures)
 
 
+class NothingToTrainError(Exception):
+    """Episodes are played and none of them can be trained: waiting longer would not change that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """One trajectory to be played; ``attempt`` counts its repetitions from 0."""
@@ -110,7 +118,8 @@ class Ticket:
 class Group:
     """The trajectories of one task that are compared with each other, by member; all have a reward.
 
-    ``serial`` counts admissions; ``oldest`` is the version of its oldest counted token.
+    ``serial`` counts admissions; ``oldest`` is the version of its oldest counted token, or where no token counts the one at which
+    it was admitted.
     """
 
     id: str
@@ -151,11 +160,14 @@ class Account:
 
 @dataclass(slots=True)
 class _Open:
-    """A group under way; ``attempts`` holds the members that are still waited for."""
+    """A group under way; ``attempts`` holds the members that are still waited for, ``begun`` the versions of the first counted tokens
+    of those that have some."""
 
     task: TaskRef
     serial: int
+    version: int
     attempts: dict[int, int]
+    begun: dict[int, int] = field(default_factory=dict)
     done: dict[int, Trajectory] = field(default_factory=dict)
     lost: list[Failure] = field(default_factory=list)
 
@@ -176,6 +188,10 @@ class TrajectoryQueue:
         self.failures: Counter[tuple[str, str]] = Counter()
         """Failed attempts by environment and code, those of groups that are gone included."""
         self._outcomes: deque[tuple[str, Failure | None]] = deque(maxlen=settings.failure_window)
+        self._n_lost: Counter[str] = Counter()
+        """Groups lost since the last that was not, by environment."""
+        self._n_flat = 0
+        """Groups that were flat since the last that was not."""
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +206,7 @@ class TrajectoryQueue:
             raise RuntimeError("the window of unfinished groups is full")
         group = f"g{self.serial}"
         members = range(self.settings.group_size)
-        self._open[group] = _Open(task, self.serial, dict.fromkeys(members, 0))
+        self._open[group] = _Open(task, self.serial, self.version, dict.fromkeys(members, 0))
         self.serial += 1
         self._counts["admitted"] += len(members)
         return tuple(Ticket(group, member, task) for member in members)
@@ -199,10 +215,17 @@ class TrajectoryQueue:
         """Whether its trajectories are still waited for: it is neither complete nor gone."""
         return group in self._open
 
+    def sampled(self, ticket: Ticket, *, engine: int, version: int) -> None:
+        """A trajectory under way has tokens of this version now."""
+        group = self._open.get(ticket.group)
+        if group is not None and group.attempts.get(ticket.member) == ticket.attempt and self._counts_of(engine):
+            group.begun.setdefault(ticket.member, version)
+
     def put(self, trajectory: Trajectory) -> None:
         """What became of a ticket; one of a group that is gone already was counted when it went.
 
-        Raises InfrastructureDownError (fail fast, or too many failures), ValueError for a member nobody waits for.
+        Raises InfrastructureDownError (fail fast, or too many failures), NothingToTrainError, ValueError for a member nobody
+        waits for.
         """
         failure = trajectory.failure
         if failure is None and not trajectory.n_actions:
@@ -214,14 +237,19 @@ class TrajectoryQueue:
             return
         if trajectory.member not in group.attempts:
             raise ValueError(f"{trajectory.group} does not wait for member {trajectory.member}")
+        group.begun.pop(trajectory.member, None)
         if failure is None:
             self._outcomes.append((trajectory.task.environment, None))
             group.done[trajectory.member] = trajectory
             del group.attempts[trajectory.member]
         else:
             self._failed(group, trajectory, failure)
-        if trajectory.group in self._open and not group.attempts:
+        if trajectory.group not in self._open:
+            return
+        if not group.attempts:
             self._complete(trajectory.group, group)
+        elif self._hopeless(group):
+            self._drop_open(trajectory.group, DropReason.STALE)
 
     def _failed(self, group: _Open, trajectory: Trajectory, failure: Failure) -> None:
         member = trajectory.member
@@ -248,6 +276,14 @@ class TrajectoryQueue:
             group.lost.append(failure)
         else:
             self._drop_open(trajectory.group, reason)
+            self._count_lost(group.task.environment, failure)
+
+    def _count_lost(self, environment: str, failure: Failure) -> None:
+        self._n_lost[environment] += 1
+        if self._n_lost[environment] >= self.settings.max_lost_groups:
+            raise NothingToTrainError(
+                f"the last {self._n_lost[environment]} groups of {environment} were lost; last: {failure.code}: {failure.message}"
+            )
 
     def _check_failures(self, failure: Failure) -> None:
         failed = [each for _, each in self._outcomes if each is not None]
@@ -264,16 +300,23 @@ class TrajectoryQueue:
     def _complete(self, name: str, group: _Open) -> None:
         if len(group.done) < min(self.settings.min_group, self.settings.group_size):
             self._drop_open(name, DropReason.FAILED)
+            self._count_lost(group.task.environment, group.lost[-1])
             return
+        self._n_lost[group.task.environment] = 0
         trajectories = tuple(group.done[member] for member in sorted(group.done))
         if self.settings.filter_flat and is_flat([each.reward for each in trajectories if each.reward is not None]):
             self._drop_open(name, DropReason.FLAT)
+            self._n_flat += 1
+            if self._n_flat >= self.settings.max_lost_groups:
+                raise NothingToTrainError(
+                    f"in each of the last {self._n_flat} groups all rewards were equal, and such groups are filtered out"
+                )
             return
+        self._n_flat = 0
         del self._open[name]
-        if group.lost:
-            self._dropped[DropReason.FAILED] += len(group.lost)
+        self._drop_lost(group)
         oldest = self._oldest(trajectories)
-        made = Group(name, group.serial, self.version if oldest is None else oldest, group.task, trajectories)
+        made = Group(name, group.serial, group.version if oldest is None else oldest, group.task, trajectories)
         if self.staleness(made) > self.settings.max_staleness:
             self._dropped[DropReason.STALE] += len(trajectories)
         else:
@@ -345,14 +388,20 @@ class TrajectoryQueue:
             if name in self._open:
                 self._drop_open(name, DropReason.CANCELLED)
 
+    def _counts_of(self, engine: int) -> bool:
+        """Whether its tokens count for staleness."""
+        return self.settings.fresh_engines is None or engine in self.settings.fresh_engines
+
     def _oldest(self, trajectories: Iterable[Trajectory]) -> int | None:
         engines = self.settings.fresh_engines
         found = (each.oldest_version if engines is None else each.oldest_of(engines) for each in trajectories)
         return min((version for version in found if version is not None), default=None)
 
     def _hopeless(self, group: _Open) -> bool:
-        oldest = self._oldest(group.done.values())
-        return oldest is not None and self.version - oldest > self.settings.max_staleness
+        """It will be too stale, whatever comes of the members under way."""
+        found = (self._oldest(group.done.values()), *group.begun.values())
+        oldest = min((version for version in found if version is not None), default=self.version)
+        return self.version - oldest > self.settings.max_staleness
 
     def _drop_stale(self) -> None:
         kept: list[Group] = []
@@ -365,8 +414,15 @@ class TrajectoryQueue:
 
     def _drop_open(self, name: str, reason: DropReason) -> None:
         group = self._open.pop(name)
-        self._dropped[reason] += len(group.attempts) + len(group.done) + len(group.lost)
+        if n_others := len(group.attempts) + len(group.done):
+            self._dropped[reason] += n_others
+        self._drop_lost(group)
         self.retries = deque(ticket for ticket in self.retries if ticket.group != name)
+
+    def _drop_lost(self, group: _Open) -> None:
+        for failure in group.lost:
+            is_untrainable = failure.kind is FailureKind.UNTRAINABLE
+            self._dropped[DropReason.UNTRAINABLE if is_untrainable else DropReason.FAILED] += 1
 
     # --- what others read -------------------------------------------------------------------------------------------
 
@@ -396,4 +452,6 @@ class TrajectoryQueue:
 
     def unfinished(self) -> tuple[TaskRef, ...]:
         """The tasks of all groups that are admitted and not trained, oldest first: what a resumed run must admit again."""
-        return (*(group.task for group in self._ready), *(group.task for group in self._open.values()))
+        groups: list[Group | _Open] = [*self._ready, *self._open.values()]
+        groups.sort(key=lambda group: group.serial)
+        return tuple(group.task for group in groups)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from envhub.client.hub import HubSession
 from envhub.core.clock import Clock
-from envhub.core.errors import EnvhubError, TaskUnusableError
-from envhub.core.types import Message, StepResult, StopReason
+from envhub.core.errors import EnvhubError, NoCapacityError, TaskUnusableError
+from envhub.core.types import Message, Observation, StepResult, StopReason
 from trainer_adapter.chat import ChatFormat, TemplateError, TemplateRewritesError
 from trainer_adapter.engines import EnginePool, Step
 from trainer_adapter.queue import Ticket
@@ -37,6 +37,9 @@ AGENT_LIMITS = frozenset(
     {StopReason.TURN_LIMIT, StopReason.TIME_LIMIT, StopReason.CONTEXT_LIMIT, StopReason.INVALID_ACTION}
 )
 """Ends that the agent has to answer for."""
+
+
+Sampled = Callable[[Completion], None]
 
 
 class OnRewrite(StrEnum):
@@ -73,6 +76,7 @@ class _Progress:
     start_s: float = 0.0
     generate_s: float = 0.0
     environment_s: float = 0.0
+    sampled: Sampled | None = None
 
     def finished(self) -> tuple[TokenSequence, ...]:
         self.close_track()
@@ -93,9 +97,9 @@ class Rollout:
         self._settings = settings
         self._clock = clock
 
-    async def play(self, ticket: Ticket, session: HubSession) -> Trajectory:
-        """The trajectory of one ticket on a session that has not been started."""
-        progress = _Progress()
+    async def play(self, ticket: Ticket, session: HubSession, *, sampled: Sampled | None = None) -> Trajectory:
+        """The trajectory of one ticket on a session that has not been started. ``sampled`` hears of every completion."""
+        progress = _Progress(sampled=sampled)
         try:
             stop = await self._play_to_the_end(ticket, session, progress)
         except TaskUnusableError as error:
@@ -139,7 +143,7 @@ class Rollout:
     async def _play(self, ticket: Ticket, session: HubSession, progress: _Progress) -> StopReason:
         began = self._clock.now()
         try:
-            first = await session.start()
+            first = await _started(session)
         finally:
             progress.start_s = self._clock.now() - began
         messages = list(first.messages)
@@ -174,6 +178,8 @@ class Rollout:
                 f"engine {completion.engine} sampled {len(completion.ids)} tokens, asked for {max_tokens}"
             )
         progress.track.act(completion)
+        if progress.sampled is not None:
+            progress.sampled(completion)
         return None if completion.finish is FinishReason.LENGTH and len(completion.ids) == room else completion
 
     async def _step(self, session: HubSession, action: Message, progress: _Progress) -> StepResult:
@@ -221,3 +227,13 @@ class Rollout:
             n_turns=len(progress.rewards),
             timing=self._timing(progress),
         )
+
+
+async def _started(session: HubSession) -> Observation:
+    """A hub whose workers are all taken is busy, not broken: it is asked again unless it has none."""
+    while True:
+        try:
+            return await session.start()
+        except NoCapacityError as error:
+            if error.details.get("n_workers") == 0:
+                raise

@@ -83,12 +83,20 @@ class TaskStream:
             raise ValueError(
                 f"the checkpoint's tasks are {names}, in this order; this run has {list(map(list, self._names))}"
             )
+        tasks = {(each.environment, each.split): each.tasks for each in self._sources}
+        begun = [TaskRef(str(each[0]), str(each[1]), int(each[2])) for each in again]
+        for task in begun:
+            if task.index not in tasks.get((task.environment, task.split), ()):
+                raise ValueError(
+                    f"the checkpoint had begun {task.environment}/{task.split}/{task.index}: no task of this run"
+                )
         self._position, self._drawn = position, [int(each) for each in drawn]
-        self._again = [TaskRef(str(each[0]), str(each[1]), int(each[2])) for each in again]
+        self._again = begun
 
     @property
-    def _names(self) -> list[tuple[str, str]]:
-        return [(each.environment, each.split) for each in self._sources]
+    def _names(self) -> list[tuple[str, str, int]]:
+        """What the order depends on: the sources and how many tasks each has."""
+        return [(each.environment, each.split, len(each.tasks)) for each in self._sources]
 
     def _source(self, position: int) -> int:
         rng = random.Random(f"{self._seed}/{position}")

@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from envhub.client.hub import Hub
 from envhub.core.errors import (
     AuthenticationError,
     EnvhubError,
     EpisodeError,
+    InvalidRequestError,
     NoCapacityError,
     RequestError,
     TaskUnusableError,
@@ -28,9 +31,11 @@ from envhub.core.errors import (
 from envhub.core.types import EnvironmentInfo
 from trainer_adapter.config import Config, ConfigError, TaskSection, key_in, load
 from trainer_adapter.openrlhf import compat
-from trainer_adapter.plan import Plan, plan
+from trainer_adapter.openrlhf.model import rendering
+from trainer_adapter.plan import Row, plan
 from trainer_adapter.stream import TaskSource
 
+_ANSWER_LIMIT_S = 15.0
 _RETRY_FOR_S = 5.0
 _WAIT_FOR_A_SLOT_S = 30.0
 
@@ -43,10 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _refused(console, str(error))
     try:
-        _show(console, plan(config, extra=extra))
+        resolved = plan(config, extra=extra)
+        chat = [Row("chat format", f"{config.model.format}: {rendering(config.model)}")] if arguments.dry_run else []
+        _show(console, resolved.flags, [*resolved.rows, *chat])
         sources = asyncio.run(check_hub(config, tell=partial(console.print, markup=False)))
-    except (ConfigError, EnvhubError) as error:
-        return _refused(console, f"{error}{_advice(error, config)}")
+    except ConfigError as error:
+        return _refused(console, str(error))
+    except EnvhubError as error:
+        return _refused(console, f"hub.url {config.hub.url}: {error}{_advice(error, config)}")
     if arguments.dry_run:
         _show_packages(console)
         return 0
@@ -67,11 +76,22 @@ async def check_hub(config: Config, *, tell: Callable[[str], None] = lambda line
     """
     evaluated = () if config.evaluate is None else config.evaluate.tasks
     async with Hub(config.hub.url, key=hub_key(config), retry_for_s=_RETRY_FOR_S) as hub:
-        infos = {info.name: info for info in await hub.environments()}
+        infos = {info.name: info for info in await _environments(hub)}
         sources = [_source(task, infos) for task in (*config.tasks, *evaluated)]
         for task, source in zip((*config.tasks, *evaluated), sources, strict=True):
             tell(f"hub: {task.environment}/{task.split} has {source.n_tasks} tasks; {await _tried(hub, task, source)}")
     return tuple(sources[: len(config.tasks)])
+
+
+async def _environments(hub: Hub) -> tuple[EnvironmentInfo, ...]:
+    """Raises UnavailableError for an address that does not answer, InvalidRequestError for one whose answer is no hub's."""
+    try:
+        async with asyncio.timeout(_ANSWER_LIMIT_S):
+            return await hub.environments()
+    except TimeoutError:
+        raise UnavailableError(f"no answer within {_ANSWER_LIMIT_S:g} s") from None
+    except (InvalidRequestError, msgspec.ValidationError, LookupError, TypeError) as error:
+        raise InvalidRequestError(f"what answers is no hub: {error}") from error
 
 
 async def _tried(hub: Hub, task: TaskSection, source: TaskSource) -> str:
@@ -149,12 +169,12 @@ def _show_packages(console: Console) -> None:
         console.print("packages: openrlhf is installed in a version that the adapter works with", markup=False)
 
 
-def _show(console: Console, resolved: Plan) -> None:
+def _show(console: Console, flags: Sequence[str], rows: Sequence[Row]) -> None:
     table = Table(show_header=False, box=None)
-    for row in resolved.rows:
-        table.add_row(row.name, row.value)
+    for row in rows:
+        table.add_row(row.name, Text(row.value))
     console.print(table)
-    console.print("openrlhf " + " ".join(resolved.flags), markup=False, highlight=False, soft_wrap=True)
+    console.print("openrlhf " + " ".join(flags), markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -268,10 +268,14 @@ def _too_late(message: Message, error: SessionEndedError) -> StepResult:
 
 
 async def _finish(work: Any) -> None:
-    """Let a clean-up run to its end although the caller is being cancelled."""
+    """Let a clean-up, which bounds its own time, run to its end, however often the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=_CANCEL_LIMIT_S)
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()

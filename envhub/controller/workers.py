@@ -253,7 +253,7 @@ class Workers:
                 worker.reserved += 1
                 return worker
         if self._clock.now() >= deadline:
-            raise NoCapacityError(f"every worker of {environment!r} is full", retry_after_s=1.0)
+            raise self._full(environment, f"every worker of {environment!r} is full")
         ticket = _Ticket(asyncio.get_running_loop().create_future(), excluded, deadline)
         line.join(client, ticket)
         for worker in self._workers.values():
@@ -283,8 +283,14 @@ class Workers:
             if self._closing:
                 raise ShuttingDownError("the controller is shutting down")
             if left <= 0:
-                raise NoCapacityError(f"no worker that serves {environment!r} is linked now", retry_after_s=2.0)
+                message = f"no worker that serves {environment!r} is linked now"
+                raise NoCapacityError(message, retry_after_s=2.0, n_workers=0)
             await self._next_arrival(left)
+
+    def _full(self, environment: str, message: str) -> NoCapacityError:
+        """With ``n_workers``, those that serve it now: with none there is nothing to wait for."""
+        n_workers = sum(each.serves(environment) for each in self._workers.values())
+        return NoCapacityError(message, retry_after_s=1.0, n_workers=n_workers)
 
     def _serve_waiting(self, worker: Worker) -> None:
         while worker.state == "ready" and worker.free > 0:
@@ -426,10 +432,10 @@ class Workers:
         now = self._clock.now()
         stalled = now - self._ticked_at > TICK_S + 2 * self.settings.heartbeat_s
         self._ticked_at = now
-        for line in self._lines.values():
+        for environment, line in self._lines.items():
             for ticket in line.tickets():
                 if now >= ticket.deadline and not ticket.granted.done():
-                    ticket.granted.set_exception(NoCapacityError("no slot became free in time", retry_after_s=1.0))
+                    ticket.granted.set_exception(self._full(environment, "no slot became free in time"))
         if stalled:
             for worker in self._workers.values():
                 worker.heard_at = now

@@ -217,6 +217,23 @@ async def test_a_second_cancel_during_the_clean_up_does_not_stop_it_b025(clock: 
     assert task.cancelled() and transport.verbs().count("cancel") == 2
 
 
+async def test_no_number_of_cancels_stops_the_clean_up_b001(clock: FakeClock) -> None:
+    client, transport = hub(clock, cancel=[NO_ANSWER, NO_ANSWER, ok({})])
+
+    async def play() -> None:
+        async with client.session("calculator"):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(play())
+    await settle()
+    for _ in range(8):
+        task.cancel()
+        await settle()
+        assert not task.done()
+    await passing(clock, task)
+    assert task.cancelled() and transport.verbs().count("cancel") == 3
+
+
 async def test_a_hub_that_is_away_does_not_keep_a_session_from_being_left(clock: FakeClock) -> None:
     client, _ = hub(clock, cancel=NO_ANSWER)
 

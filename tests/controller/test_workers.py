@@ -156,7 +156,7 @@ async def test_the_deadline_answers_with_no_capacity(room: Room) -> None:
     await room.pass_time(2)
     error = await slot.error()
     assert isinstance(error, NoCapacityError) and error.details["retry_after_s"] > 0
-    assert room.workers.n_waiting("game") == 0
+    assert room.workers.n_waiting("game") == 0 and error.details["n_workers"] == 1
     await first.free()
 
 

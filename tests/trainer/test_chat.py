@@ -143,6 +143,19 @@ def test_a_template_that_shows_no_calls_is_replaced_or_refused_by_name() -> None
         chat_format("qwen", tokenizer)
 
 
+def test_whoever_asked_for_a_format_hears_when_the_template_does_not_serve(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+    chat_format("hermes", JinjaTokenizer(MAPPING), tell=told.append)
+    chat_format("plain", JinjaTokenizer(NO_TOOLS), tell=told.append)
+    chat_format("hermes", JinjaTokenizer(NO_TOOLS), source=Source.BUILTIN, tell=told.append)
+    assert not told
+    for tokenizer in (JinjaTokenizer(NO_TOOLS), ByteTokenizer()):
+        chat_format("hermes", tokenizer, tell=told.append)
+        assert "no chat template that shows calls as the hermes format" in told.pop()
+    chat_format("hermes", ByteTokenizer())
+    assert "the adapter's own hermes rendering" in caplog.text
+
+
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"plain"}))
 def test_the_tokenizer_of_another_family_is_refused_by_name(name: str) -> None:
     """Otherwise its turns would end in a row of letters, and no completion would ever stop there."""

@@ -252,6 +252,18 @@ def test_a_json_call_that_was_cut_off_within_its_json_is_a_problem(family: str, 
         assert call.problem, whole[:end]
 
 
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_glm_calls_are_read_whatever_a_schema_leaves_out(nothing: JSON) -> None:
+    body = "<tool_call>odd\n<arg_key>a</arg_key>\n<arg_value>5</arg_value>\n</tool_call>"
+    for schema in (
+        {"properties": nothing},
+        {"properties": {"a": nothing}},
+        *({"properties": {"a": {key: nothing}}} for key in ("type", "enum", "anyOf", "oneOf", "allOf")),
+    ):
+        (call,) = read("glm45", body, [ToolSpec("odd", "", schema)]).tool_calls  # type: ignore[arg-type]
+        assert json.loads(call.arguments) == {"a": "5"}, schema
+
+
 def test_glm_values_have_the_type_of_their_parameter() -> None:
     def value(name: str, text: str, tools: Sequence[ToolSpec] = TOOLS) -> JSON:
         body = f"<tool_call>every\n<arg_key>{name}</arg_key>\n<arg_value>{text}</arg_value>\n</tool_call>"

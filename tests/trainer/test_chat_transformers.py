@@ -14,7 +14,9 @@ from envhub.core.types import Message
 from tests.require import lacking
 from tests.trainer.test_chat import ENDS, OPENING, SAID, TOOLS
 from tests.trainer.tokenizers import FORGETFUL, MAPPING, NO_TOOLS, SPECIAL, STRING
+from trainer_adapter.config import ModelSection
 from trainer_adapter.formats import FAMILIES, Source, chat_format
+from trainer_adapter.openrlhf.model import rendering
 from trainer_adapter.tokens import Completion, FinishReason
 
 pytestmark = [pytest.mark.trainer, pytest.mark.timeout(300)]
@@ -63,6 +65,16 @@ def test_an_episode_is_the_rendering_of_its_conversation(tokenizer: Any, name: s
     text, whole = tokenizer.decode(ids), tokenizer.decode(chat.prompt(messages, TOOLS))
     assert "".join(text.split()) == "".join(whole.split())
     assert text.count("ünï 漢字 🙂") == 3
+
+
+def test_a_dry_run_tells_who_writes_conversations(tokenizer: Any, tmp_path: Path) -> None:
+    tokenizer.chat_template = MAPPING
+    tokenizer.save_pretrained(tmp_path)
+    assert "by the tokenizer's chat template" in rendering(ModelSection(path=str(tmp_path)))
+    tokenizer.chat_template = NO_TOOLS
+    tokenizer.save_pretrained(tmp_path)
+    assert "the adapter's own hermes rendering" in rendering(ModelSection(path=str(tmp_path)))
+    assert "not on this machine" in rendering(ModelSection(path=str(tmp_path / "none")))
 
 
 def test_reasoning_that_the_template_drops_is_seen_b008(tokenizer: Any) -> None:

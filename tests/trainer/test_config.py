@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,9 @@ from envhub.core.errors import AuthenticationError, UnavailableError
 from envhub.testing.hub import served_hub
 from tests.trainer.playground import NoteEnvironment
 from trainer_adapter import train
-from trainer_adapter.config import ConfigError, load
+from trainer_adapter.config import ConfigError, key_in, load
 from trainer_adapter.openrlhf import compat
-from trainer_adapter.plan import OWN_FLAGS, plan
+from trainer_adapter.plan import plan
 
 CONFIGS = Path(train.__file__).parent / "configs"
 SMALL = """
@@ -41,13 +45,20 @@ def values(flags: tuple[str, ...], name: str) -> list[str]:
     return list(flags[at:end])
 
 
+def rows(file: Path) -> dict[str, str]:
+    return {row.name: row.value for row in plan(load(file)).rows}
+
+
+def corrected(level: str, mode: str, gating: str, threshold: tuple[float, ...]) -> str:
+    given = f"level = '{level}'\nmode = '{mode}'\ngating = '{gating}'\nthreshold = {list(threshold)}"
+    return f"{SMALL}\n[algorithm.correction]\n{given}"
+
+
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_configuration_is_valid(file: Path) -> None:
-    resolved = plan(load(file))
-    assert len(set(resolved.flags) & OWN_FLAGS) >= 10 and {row.name for row in resolved.rows} >= {
-        "batch",
-        "policy memory",
-    }
+    found = rows(file)
+    assert found.keys() >= {"batch", "policy memory"} and "note" not in found
+    assert "unknown" not in found["activations"]
 
 
 def test_the_paper_s_settings() -> None:
@@ -59,6 +70,7 @@ def test_the_paper_s_settings() -> None:
         "--rollout.temperature": ["0.8"], "--actor.adam.lr": ["1e-06"], "--algo.kl.init_coef": ["0.0001"],
         "--algo.kl.estimator": ["k3"], "--actor.eps_clip_low_high": ["0.2", "0.2"], "--actor.dual_clip": ["3.0"],
         "--algo.advantage.estimator": ["group_norm"], "--algo.advantage.is_correction_level": ["off"],
+        "--actor.lr_scheduler": ["constant"], "--actor.lr_warmup_ratio": ["0.0"], "--actor.gradient_checkpointing_enable": [],
     }  # fmt: skip
     assert {name: values(flags, name) for name in expected} == expected
 
@@ -76,7 +88,18 @@ def test_the_paper_s_settings() -> None:
             "[rollout]\ngroup_size = 3\n[queue]\nb_min = 1\nb_max = 1\nmax_staleness = 0\n[train]\nn_gpus = 8",
             "multiple of 8",
         ),
-        ("[algorithm.correction]\nlevel = 'token'\ngating = 'tv'\nthreshold = [0.1, 0.2]", "threshold"),
+        ("[algorithm.correction]\nmode = 'mask'\ngating = 'tv'\nthreshold = [0.1, 0.2]", "threshold"),
+        ("[algorithm.correction]\nlevel = 'seq'", "takes mode = 'mask'"),
+        ("[algorithm.correction]\nlevel = 'token'\nmode = 'mask'\ngating = 'tv'", r"one bound.*\[0\.01\]"),
+        ("[algorithm.correction]\nmode = 'mask'\ngating = 'tv'\nthreshold = [0.0]", "one bound above 0"),
+        ("[train]\nlr_warmup = 0.1", "constant_with_warmup"),
+        ("[train]\nlr_scheduler = 'reduce_on_plateau'", "lr_scheduler"),
+        ("[train]\ndevice = 'tpu'", "device"),
+        ("[engines]\nn = 2\nstale_ratio = 0.5\nweights = [1e308, 1e308]", r"engines\.weights are too large"),
+        (
+            "[[tasks]]\nenvironment = 'a'\nweight = 1e308\n[[tasks]]\nenvironment = 'b'\nweight = 1e308",
+            r"weights of \[\[tasks\]\] are too large",
+        ),
         ("[queue]\non_failure = 'hope'", "on_failure"),
         ("[rollout]\nincomplete_penalty = nan", r"rollout\.incomplete_penalty must be a finite"),
         ("[algorithm]\nlearning_rate = inf", r"algorithm\.learning_rate must be a finite"),
@@ -120,9 +143,99 @@ def test_a_key_never_shows_in_what_is_said(tmp_path: Path) -> None:
     key.unlink()
     with pytest.raises(ConfigError, match=r"hub\.key_file"):
         train.hub_key(config)
+    for odd in ("k\\u0000", "~nobody-of-this-name/k"):
+        with pytest.raises(ConfigError, match=r"hub\.key_file"):
+            load(written(tmp_path, f'{SMALL}\n[hub]\nkey_file = "{odd}"'))
+    with pytest.raises(ConfigError, match="setting"):
+        key_in("k\0", "setting")
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, SMALL.replace("[model]", f"[model]\nkey = '{secret}'")))
     assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("threshold", [(5.0, 0.5), (-3.0, -1.0), (2.0, 5.0), (0.1, 0.5), (1.0, 1.0), (5.0,)])
+def test_bounds_that_leave_no_token_to_train_on_are_refused(tmp_path: Path, threshold: tuple[float, ...]) -> None:
+    for level, mode in (("token", "clip"), ("token", "mask"), ("seq", "mask"), ("off", "clip")):
+        with pytest.raises(ConfigError, match="a low and a high bound of the ratio"):
+            load(written(tmp_path, corrected(level, mode, "ratio", threshold)))
+
+
+def test_only_the_ratio_of_a_token_is_clipped(tmp_path: Path) -> None:
+    for level, gating in itertools.product(("off", "token", "seq"), ("ratio", "binary_kl", "tv")):
+        threshold = (0.5, 5.0) if gating == "ratio" else (0.01,)
+        load(written(tmp_path, corrected(level, "mask", gating, threshold)))
+        clipped = written(tmp_path, corrected(level, "clip", gating, threshold))
+        if gating == "ratio" and level != "seq":
+            load(clipped)
+        else:
+            with pytest.raises(ConfigError, match="takes mode = 'mask'"):
+                load(clipped)
+
+
+@pytest.mark.parametrize(
+    ("queue", "train", "n_groups"),
+    [
+        ("b_min = 4\nb_max = 6", "n_gpus = 1\nmicro_batch = 2\nsteps_per_batch = 3", 6),
+        ("", "n_gpus = 8\nsteps_per_batch = 3", 33),
+        ("b_min = 4\nb_max = 6", "n_gpus = 3", 6),
+        ("b_min = 1\nb_max = 4", "n_gpus = 8\nmicro_batch = 2", 4),
+    ],
+)
+def test_the_first_batch_is_one_that_every_rank_can_cut_into_micro_batches(
+    tmp_path: Path, queue: str, train: str, n_groups: int
+) -> None:
+    """DeepSpeed's rule, and OpenRLHF's: a batch of rollouts gives every rank a micro batch."""
+    group = 8 if not queue else 4
+    text = f"[model]\npath = 'm'\n[[tasks]]\nenvironment = 'a'\n[rollout]\ngroup_size = {group}\n[queue]\n{queue}\n[train]\n{train}"
+    config = load(written(tmp_path, text))
+    flags = plan(config).flags
+    batch = int(*values(flags, "--train.batch_size"))
+    ranks, micro_batch = config.train.n_gpus, config.train.micro_batch
+    assert int(*values(flags, "--rollout.batch_size")) == n_groups
+    assert batch * config.train.steps_per_batch == n_groups * group
+    assert batch % (ranks * micro_batch) == 0 and n_groups * group // micro_batch >= ranks
+
+
+def test_the_best_checkpoint_is_that_of_a_metric_which_there_will_be(tmp_path: Path) -> None:
+    two = "[[evaluate.tasks]]\nenvironment = 'db'\n[[evaluate.tasks]]\nenvironment = 'db'\nsplit = 'test'"
+    for best in ("pass1", "none", "pass4/db-train", "success/db-test", "reward/db-test"):
+        load(written(tmp_path, f"{SMALL}\n[evaluate]\nbest = '{best}'\n{two}"))
+    for best in ("pas1", "", "pass1/db", "pass3/db-test", "failures/db-test", "eval_default_pass1"):
+        with pytest.raises(ConfigError, match=r"evaluate\.best.*valid: pass1, pass1/db-test, .*'none'"):
+            load(written(tmp_path, f"{SMALL}\n[evaluate]\nbest = '{best}'\n{two}"))
+
+
+@pytest.mark.parametrize(("stage", "gib"), [(0, 32.0), (1, 8 + 12 * 2 / 4), (2, 4 + 14 * 2 / 4), (3, 8.0)])
+def test_memory_is_that_of_the_stage(tmp_path: Path, stage: int, gib: float) -> None:
+    """Of 2^31 parameters on 4 ranks: Adam is sharded from stage 1 on, gradients from 2 on, weights in 3."""
+    text = SMALL.replace("n_gpus = 2", f"n_gpus = 4\nzero_stage = {stage}")
+    assert rows(written(tmp_path, text.replace("[model]", f"[model]\nn_parameters = {2**31}")))[
+        "policy memory"
+    ].startswith(f"{gib:.1f} GiB")
+
+
+def test_activations_are_estimated_where_the_model_s_shape_is_known(tmp_path: Path) -> None:
+    """The paper's 14B model by hand: 8192 tokens of width 5120 in 48 layers."""
+    assert rows(CONFIGS / "paper-14b.toml")["activations"].startswith("up to some 5.1 GiB a GPU with")
+    full = (CONFIGS / "paper-14b.toml").read_text().replace("gradient_checkpointing = true", "")
+    assert rows(written(tmp_path, full))["activations"].startswith("up to some 63.8 GiB a GPU without")
+    assert rows(written(tmp_path))["activations"].startswith("unknown")
+    model = tmp_path / "model"
+    model.mkdir()
+    of_folder = SMALL.replace("path = 'm'", "").replace('path = "m"', f'path = "{model}"')
+    for content in ("{", "[]", '{"num_hidden_layers": "many"}', "{}"):
+        (model / "config.json").write_text(content)
+        assert rows(written(tmp_path, of_folder))["activations"].startswith("unknown")
+    (model / "config.json").write_text('{"num_hidden_layers": 48, "hidden_size": 5120}')
+    assert rows(written(tmp_path, of_folder))["activations"].startswith("up to some 63.8 GiB")
+
+
+def test_settings_without_effect_are_noted(tmp_path: Path) -> None:
+    base = "[model]\npath = 'm'\n[[tasks]]\nenvironment = 'a'"
+    wide = rows(written(tmp_path, f"{base}\n[queue]\nb_max = 64\nmax_staleness = 0"))
+    assert "b_max 64 has no effect: 32 groups" in wide["note"] and wide["batch"].startswith("32 to 32 groups")
+    few = rows(written(tmp_path, f"{base}\n[engines]\nn = 2\nstale_ratio = 0.25"))
+    assert "stale_ratio 0.25 of 2 engines" in few["note"] and "note" not in rows(written(tmp_path, base))
 
 
 @pytest.mark.parametrize(
@@ -176,9 +289,33 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_a_flag_that_the_adapter_decides_is_refused(tmp_path: Path) -> None:
     config = load(written(tmp_path))
     assert plan(config, extra=("--actor.adam.weight_decay", "0.1")).flags[-1] == "0.1"
-    for flag in ("--rollout.batch_size", "--train.async_enable=1", "--logger.wandb.key", "--logger.wandb.key=hunter2"):
-        with pytest.raises(ConfigError, match="follows from the configuration"):
-            plan(config, extra=(flag,))
+    for flag in plan(config).flags:
+        if flag.startswith("--") and flag != "--ckpt.output_dir":
+            with pytest.raises(ConfigError, match=rf"^{flag} follows from the configuration"):
+                plan(config, extra=(flag,))
+    for flag in (
+        "--train.async_enable=1", "--logger.wandb.key", "--logger.wandb.key=hunter2", "--logger.tensorboard_dir",
+        "--algo.kl.use_loss", "--critic.num_nodes", "--ckpt.load_enable", "--actor.dual_clip",
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match="follows from the configuration") as caught:
+            plan(config, extra=("--actor.max_norm", "0.5", flag))
+        assert "hunter2" not in str(caught.value)
+
+
+def test_the_beginning_of_a_flag_is_refused_like_the_flag(tmp_path: Path) -> None:
+    """As OpenRLHF's argparse would read it."""
+    config = load(written(tmp_path))
+    for word, flag in (
+        ("--train.batch_s", "--train.batch_size"), ("--algo.dynamic_filtering_e", "--algo.dynamic_filtering_enable"),
+        ("--train.dynamic_b", "--train.dynamic_batch_enable"), ("--ds.ring_attn_s=2", "--ds.ring_attn_size"), ("--", ""),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"{word.partition('=')[0]} may be read as {flag}"):
+            plan(config, extra=(word,))
+    assert plan(config, extra=("--ds.packing_samples", "-1", "train")).flags[-3:] == (
+        "--ds.packing_samples",
+        "-1",
+        "train",
+    )
 
 
 async def test_a_dry_run_shows_the_plan_and_checks_the_hub(tmp_path: Path) -> None:
@@ -207,7 +344,46 @@ def test_the_command_says_what_is_wrong_and_what_to_do(
     monkeypatch.setattr(train, "_RETRY_FOR_S", 0.0)
     assert train.main(["--config", str(down), "--dry-run"]) == 2
     shown = capsys.readouterr().out
-    assert "1 fresh, 1 stale" in shown and "error:" in shown and "`envhub up -e calculator` starts a hub" in shown
+    assert "hermes: not looked at" in shown and "error: hub.url http://127.0.0.1:9: " in shown
+    assert "1 fresh, 1 stale" in shown and "`envhub up -e calculator` starts a hub" in shown
+
+
+@asynccontextmanager
+async def server(answer: bytes | None) -> AsyncIterator[str]:
+    """Of HTTP, and no hub: it gives one answer to everything, or none at all. The address."""
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if answer is not None:
+                await reader.readuntil(b"\r\n\r\n")
+                head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\nConnection: close\r\n\r\n"
+                writer.write(head.encode() + answer)
+            await reader.read()
+        finally:
+            writer.close()
+
+    serving = await asyncio.start_server(answered, "127.0.0.1", 0)
+    async with serving:
+        yield f"http://127.0.0.1:{serving.sockets[0].getsockname()[1]}"
+
+
+async def test_an_address_that_accepts_and_says_nothing_does_not_hold_the_check_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "_ANSWER_LIMIT_S", 0.05)
+    async with server(None) as url:
+        with pytest.raises(UnavailableError, match=r"no answer within 0\.05 s"):
+            await train.check_hub(load(written(tmp_path, f"{SMALL}\n[hub]\nurl = '{url}'")))
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b"1", b'{"environments": [{"name": 1}]}'])
+async def test_a_web_server_that_is_no_hub_is_named(
+    tmp_path: Path, answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with server(answer) as url:
+        file = written(tmp_path, f"{SMALL}\n[hub]\nurl = '{url}'")
+        assert await asyncio.to_thread(train.main, ["--config", str(file), "--dry-run"]) == 2
+    assert f"error: hub.url {url}: what answers is no hub" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def test_every_share_has_an_engine_that_may_be_drawn(weights: tuple[float, ...])
         {"n_engines": 2, "weights": (1.0,)},
         {"n_engines": 2, "weights": (0.0, 0.0)},
         {"n_engines": 2, "weights": (2.0, -1.0)},
+        {"n_engines": 4, "stale_ratio": 0.5, "weights": (0.0, 0.0, 1.0, 1.0)},
+        {"n_engines": 2, "weights": (1e308, 1e308)},
     ],
 )
 def test_plans_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:

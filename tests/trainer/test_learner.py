@@ -214,7 +214,7 @@ async def test_a_cancelled_caller_gives_its_slot_back(policy: Policy, tokenizer:
             await asyncio.sleep(0)
         assert 0 < engine.n_sampled < 60
         first.cancel()
-        done = await asyncio.wait_for(engine.sample((9, 10), max_tokens=2), 5)
+        done = await asyncio.wait_for(engine.sample((9, 10), max_tokens=2), 30)
     assert done.ids
 
 
@@ -231,7 +231,7 @@ async def test_callers_that_are_cancelled_together_take_nothing_from_others(
             asked[number].cancel()
         left = [each for number, each in enumerate(asked) if number not in cancelled]
         again = [engine.sample((9, 10), max_tokens=2) for _ in range(3)]
-        done = await asyncio.wait_for(asyncio.gather(*left, *again), 20)
+        done = await asyncio.wait_for(asyncio.gather(*left, *again), 30)
     assert all(each.ids for each in done)
 
 
@@ -245,7 +245,7 @@ async def test_whoever_waits_for_an_engine_hears_that_it_failed(
         monkeypatch.setattr(engine._policy, "read", broken)
         for _ in range(2):
             with pytest.raises(SamplerError, match="out of memory"):
-                await asyncio.wait_for(engine.sample((7, 8), max_tokens=4), 5)
+                await asyncio.wait_for(engine.sample((7, 8), max_tokens=4), 30)
 
 
 def trajectory(task: TaskRef, member: int, reward: float, n_turns: int) -> Trajectory:

@@ -196,7 +196,7 @@ async def test_a_task_stream_that_breaks_reaches_whoever_waits() -> None:
 
     async with Pipeline(made, broken(), play, max_live=4) as pipeline:
         with pytest.raises(OSError, match="disk"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await pipeline.batch()
 
 
@@ -286,3 +286,48 @@ async def test_every_trajectory_is_accounted_for_whatever_players_do(seed: int) 
     account = made.account()
     assert account.balanced and not account.live and not account.ready and not pipeline.n_live
     assert account.trained == len(trained) == len(set(trained))
+
+
+@pytest.mark.parametrize("left_by", ["a lost group", "the end of the run", "an impatient caller"])
+async def test_a_trajectory_that_is_given_up_has_the_time_to_end_its_session_b001(left_by: str) -> None:
+    """However many others of its group end meanwhile, and however often the run is told to stop."""
+    made = queue(group_size=8, b_min=1, n_retries=0)
+    clock = FakeClock()
+    n_cancels: dict[Ticket, int] = {}
+    ended: list[Ticket] = []
+    lost = asyncio.Event()
+
+    async def play(ticket: Ticket) -> Trajectory:
+        if ticket.member == 0:
+            await lost.wait()
+            return failed(ticket, FailureKind.UNTRAINABLE)
+        try:
+            await asyncio.Event().wait()
+            raise AssertionError
+        except asyncio.CancelledError:
+            until = clock.now() + ticket.member
+            while clock.now() < until:
+                try:
+                    await clock.sleep(until - clock.now())
+                except asyncio.CancelledError:
+                    n_cancels[ticket] = n_cancels.get(ticket, 0) + 1
+            ended.append(ticket)
+            raise
+
+    async def run() -> None:
+        async with Pipeline(made, tasks(1), play, max_live=16):
+            await settle()
+            if left_by == "a lost group":
+                lost.set()
+                await clock.sleep(4.5)
+
+    running = asyncio.create_task(run())
+    await settle()
+    while not running.done():
+        if left_by == "an impatient caller":
+            running.cancel()
+        await clock.advance(1.0)
+    await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled() == (left_by == "an impatient caller")
+    assert sorted(ticket.member for ticket in ended) == list(range(1, 8)) and n_cancels == {}
+    assert made.account().balanced and made.account().live == 0

@@ -15,6 +15,7 @@ from trainer_adapter.queue import (
     Batch,
     DropReason,
     InfrastructureDownError,
+    NothingToTrainError,
     OnFailure,
     QueueSettings,
     Ticket,
@@ -109,6 +110,42 @@ def test_a_group_that_can_no_longer_be_trained_is_given_up_and_named() -> None:
         made.advance(1)
 
 
+def test_a_group_whose_member_under_way_is_too_old_is_given_up() -> None:
+    made = queue(max_staleness=1, fresh_engines=frozenset({0}), n_retries=1)
+    first, second = made.admit(TASK)
+    made.sampled(first, engine=1, version=0)
+    made.sampled(second, engine=0, version=1)
+    made.sampled(second, engine=0, version=2)
+    assert made.advance(2) == ()
+    made.put(failed(second))
+    assert made.advance(3) == ()
+    made.sampled(second, engine=0, version=1)  # of the attempt that failed
+    again = made.retries.popleft()
+    made.sampled(again, engine=0, version=3)
+    assert made.advance(4) == () and made.advance(5) == ("g0",)
+    assert made.account().dropped == {DropReason.STALE: 2}
+
+
+def test_a_member_that_comes_back_too_old_ends_its_group_at_once() -> None:
+    made = queue(max_staleness=1)
+    first, _ = made.admit(TASK)
+    made.advance(2)
+    made.put(played(first, versions=(0,)))
+    assert not made.is_open("g0") and made.account().dropped == {DropReason.STALE: 2}
+
+
+def test_a_group_whose_tokens_do_not_count_is_as_old_as_its_admission() -> None:
+    made = queue(b_min=1, fresh_engines=frozenset({0}), max_staleness=1)
+    for version in (1, 2):
+        tickets = made.admit(TASK)
+        made.advance(made.version + version)
+        for ticket in tickets:
+            made.put(played(ticket, float(ticket.member), versions=(0,), engines=(1,)))
+        if version == 1:
+            assert drained(made).staleness == (1,)
+    assert made.drain() is None and made.account().dropped == {DropReason.STALE: 2}
+
+
 def test_a_failure_is_played_again_within_the_budget_b055() -> None:
     made = queue(b_min=1, n_retries=1, on_failure=OnFailure.RETRY)
     first, second = made.admit(TASK)
@@ -169,6 +206,56 @@ def test_flat_groups_are_filtered_when_asked_b014() -> None:
     assert made.drain() is None and made.account().dropped == {DropReason.FLAT: 2}
 
 
+@pytest.mark.parametrize("on_failure", [OnFailure.RETRY, OnFailure.SURVIVORS])
+def test_a_run_that_gets_nothing_to_train_from_an_environment_stops_with_the_reason_b015(on_failure: OnFailure) -> None:
+    made = queue(b_min=1, max_staleness=9, max_lost_groups=3, on_failure=on_failure, min_group=2)
+
+    def lose() -> None:
+        for ticket in made.admit(TaskRef("kg", "train", 0)):
+            made.put(failed(ticket, FailureKind.UNTRAINABLE, "template_rewrites"))
+
+    lose()
+    lose()
+    finish(made, made.admit(TaskRef("kg", "train", 1)))
+    lose()
+    lose()
+    finish(made, made.admit(TASK))  # another environment's
+    with pytest.raises(NothingToTrainError, match=r"last 3 groups of kg were lost; last: template_rewrites"):
+        lose()
+    assert made.account().dropped == {DropReason.UNTRAINABLE: 10} and made.account().balanced
+
+
+def test_a_run_whose_groups_are_all_flat_stops_with_the_reason() -> None:
+    made = queue(b_min=1, max_staleness=9, filter_flat=True, max_lost_groups=2)
+
+    def flat() -> None:
+        for ticket in made.admit(TASK):
+            made.put(played(ticket, 1.0))
+
+    flat()
+    finish(made, made.admit(TASK))
+    flat()
+    with pytest.raises(NothingToTrainError, match="last 2 groups all rewards were equal"):
+        flat()
+    assert made.account().balanced
+
+
+def test_what_survivors_lost_is_counted_by_its_reason() -> None:
+    made = queue(group_size=4, b_min=1, n_retries=0, on_failure=OnFailure.SURVIVORS, max_failure_rate=1.0)
+    kinds = {0: FailureKind.UNTRAINABLE, 1: FailureKind.INFRASTRUCTURE}
+    for ticket in made.admit(TASK):
+        kind = kinds.get(ticket.member)
+        made.put(played(ticket, float(ticket.member)) if kind is None else failed(ticket, kind))
+    assert made.account().dropped == {DropReason.UNTRAINABLE: 1, DropReason.FAILED: 1} and made.account().balanced
+
+
+def test_what_is_unfinished_is_told_oldest_first() -> None:
+    made = queue(b_min=2, max_staleness=4)
+    groups = [made.admit(TaskRef("db", "train", index)) for index in range(3)]
+    finish(made, groups[1])
+    assert [task.index for task in made.unfinished()] == [0, 1, 2]
+
+
 def test_batches_are_multiples_and_the_rest_waits() -> None:
     made = queue(group_size=3, b_min=2, b_max=8, multiple=6, max_staleness=9)
     groups = [made.admit(TASK) for _ in range(5)]
@@ -187,6 +274,7 @@ def test_batches_are_multiples_and_the_rest_waits() -> None:
         {"max_staleness": -1},
         {"max_failure_rate": 0.0},
         {"group_size": 3, "multiple": 64},
+        {"max_lost_groups": 0},
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:

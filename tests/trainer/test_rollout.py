@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from envhub.client.hub import Hub
-from envhub.core.errors import TaskUnusableError
+from envhub.core.errors import NoCapacityError, TaskUnusableError
 from envhub.core.types import JSON, Message, StepResult, StopReason, TaskRef, ToolSpec
 from envhub.envs.calculator import CalculatorEnvironment
 from envhub.testing.clock import FakeClock
 from envhub.testing.hub import local_hub
+from envhub.transport import AsgiTransport
 from tests.trainer.playground import (
     END,
     TOOLS,
@@ -36,7 +37,7 @@ from tests.trainer.playground import (
 from tests.trainer.tokenizers import FORGETFUL, SPECIAL, ByteTokenizer, JinjaTokenizer
 from trainer_adapter.formats import Source, chat_format
 from trainer_adapter.rollout import OnRewrite, Rollout
-from trainer_adapter.tokens import FailureKind, FinishReason, SamplerError, Trajectory
+from trainer_adapter.tokens import Completion, FailureKind, FinishReason, SamplerError, Trajectory
 
 CHAT = chat_format("hermes", ByteTokenizer())
 
@@ -47,7 +48,7 @@ async def playing(environment: NoteEnvironment) -> AsyncIterator[tuple[Hub, Coun
     async with local_hub({"notes": environment}) as embedded:
         hub, transport = connected(embedded)
         yield hub, transport
-        deadline = asyncio.get_running_loop().time() + 5
+        deadline = asyncio.get_running_loop().time() + 20
         while (live := (embedded.worker.table.n_slots_taken, environment.n_live)) != (0, 0):
             assert asyncio.get_running_loop().time() < deadline, f"(slots taken, episodes open): {live}"
             await asyncio.sleep(0.005)
@@ -101,11 +102,13 @@ async def test_50_episodes_whose_second_step_raises_leave_nothing_behind_b001() 
 @pytest.mark.parametrize("during", ["start", "sampling", "step"])
 async def test_50_episodes_cancelled_from_outside_are_each_cancelled_once_b001_b056(during: str) -> None:
     environment = NoteEnvironment()
-    hang = asyncio.Event()
+    n_asked = 0
 
     class Hanging:
         async def sample(self, ids: object, *, max_tokens: int) -> object:
-            await hang.wait()
+            nonlocal n_asked
+            n_asked += 1
+            await asyncio.Event().wait()
             raise AssertionError
 
     engine = Hanging() if during == "sampling" else ScriptedEngine(ByteTokenizer(), lambda text: "sleep 100")
@@ -114,19 +117,63 @@ async def test_50_episodes_cancelled_from_outside_are_each_cancelled_once_b001_b
         tasks = [asyncio.create_task(play(player, hub, n)) for n in range(50)]
         enough: dict[str, Callable[[], bool]] = {
             "start": lambda: transport.sent["POST sessions"] == 50,
-            "sampling": lambda: environment.n_live == 50,
+            "sampling": lambda: n_asked == 50,
             "step": lambda: environment.n_steps == 50,
         }
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not enough[during]():  # noqa: ASYNC110
                 await asyncio.sleep(0)
-        await asyncio.sleep(0.05 if during == "sampling" else 0)
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert {type(each) for each in ended} == {asyncio.CancelledError}
         assert transport.sent["POST cancel"] + transport.sent["DELETE sessions"] == 50
     assert environment.n_live == 0
+
+
+async def test_a_hub_that_is_full_is_waited_for_and_is_no_failure_b015() -> None:
+    released = asyncio.Event()
+
+    class Patient(ScriptedEngine):
+        async def sample(self, ids: Sequence[int], *, max_tokens: int) -> Completion:
+            await released.wait()
+            return await super().sample(ids, max_tokens=max_tokens)
+
+    async with local_hub({"notes": NoteEnvironment()}, capacity=1) as embedded:
+        transport = CountedTransport(AsgiTransport(embedded.app))
+        hub = Hub(transport=transport, retry_for_s=0.0)
+        player = rollout(CHAT, Patient(ByteTokenizer(), lambda text: "done 1"))
+        sessions = [hub.session("notes", "test", index, wait_s=0.0) for index in range(2)]
+        playing = [asyncio.create_task(player.play(ticket(n), each)) for n, each in enumerate(sessions)]
+        async with asyncio.timeout(20):
+            while transport.sent["POST sessions"] < 6:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert not any(each.done() for each in playing)
+        released.set()
+        assert [each.failure for each in await asyncio.gather(*playing)] == [None, None]
+
+
+async def test_an_environment_that_no_worker_serves_is_a_failure_b015() -> None:
+    class Unserved:
+        turn = 0
+
+        async def start(self) -> object:
+            raise NoCapacityError("no worker that serves it is linked now", n_workers=0)
+
+        async def cancel(self) -> None: ...
+
+    player = rollout(CHAT, ScriptedEngine(ByteTokenizer(), script("done 1")))
+    played = await player.play(ticket(), Unserved())  # type: ignore[arg-type]
+    assert played.failure is not None and played.failure.code == "no_capacity"
+
+
+async def test_whoever_listens_hears_of_every_completion() -> None:
+    heard: list[Completion] = []
+    engine = ScriptedEngine(ByteTokenizer(), script("say 5", "say 6", "done 1"))
+    async with playing(NoteEnvironment()) as (hub, _):
+        session = hub.session("notes", "test", 0)
+        played = await rollout(CHAT, engine).play(ticket(), session, sampled=heard.append)
+    assert played.failure is None and heard == [asked.completion for asked in engine.asked]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
@@ -192,7 +239,7 @@ async def test_a_session_that_somebody_cancels_during_a_turn_may_be_played_again
         playing_it = asyncio.create_task(
             rollout(CHAT, ScriptedEngine(ByteTokenizer(), script("sleep 100"))).play(ticket(), session)
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not environment.n_steps:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await hub.request("POST", f"/v1/sessions/{session.id}/cancel", b"{}")
@@ -443,7 +490,7 @@ async def test_the_penalty_replaces_what_was_earned_at_the_agents_limits(
 async def test_a_time_limit_is_the_agents_b015() -> None:
     engine = ScriptedEngine(ByteTokenizer(), script("sleep 60"))
     async with playing(NoteEnvironment()) as (hub, _):
-        trajectory = await play(rollout(CHAT, engine), hub, max_episode_s=0.2)
+        trajectory = await play(rollout(CHAT, engine), hub, max_episode_s=2.0)
     assert (trajectory.stop_reason, trajectory.reward) == (StopReason.TIME_LIMIT, -0.2)
 
 

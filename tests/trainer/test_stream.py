@@ -55,11 +55,19 @@ def test_what_is_owed_survives_another_checkpoint() -> None:
 
 def test_a_checkpoint_of_other_sources_is_refused() -> None:
     state = json.loads(json.dumps(TaskStream(SOURCES, seed=3).state()))
-    for others in (SOURCES[:1], SOURCES[::-1], (*SOURCES[:2], TaskSource("kg", "train", 50))):
+    grown = (TaskSource("db", "train", 31, 2.0), *SOURCES[1:])
+    for others in (SOURCES[:1], SOURCES[::-1], (*SOURCES[:2], TaskSource("kg", "train", 50)), grown):
         with pytest.raises(ValueError, match=r"tasks are .*'db', 'train'.*'kg', 'dev'"):
             TaskStream(others, seed=3).restore(state)
     other_weight = (TaskSource("db", "train", 30, 1.0), *SOURCES[1:])
     TaskStream(other_weight, seed=3).restore(state)
+
+
+def test_a_checkpoint_that_had_begun_other_tasks_is_refused() -> None:
+    state = json.loads(json.dumps(TaskStream(SOURCES, seed=3).state()))
+    for owed in (["db", "train", 30], ["db", "dev", 0], ["kg", "dev", 5]):
+        with pytest.raises(ValueError, match=f"had begun {'/'.join(map(str, owed))}"):
+            TaskStream(SOURCES, seed=3).restore({**state, "again": [owed]})
 
 
 def test_sources_that_cannot_work_are_refused() -> None:

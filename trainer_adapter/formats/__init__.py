@@ -5,6 +5,7 @@ Invariant: nothing heavy is imported; a tokenizer is whatever has the two method
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,6 +20,8 @@ from trainer_adapter.formats.plain import Flattened, PlainFamily
 from trainer_adapter.formats.rendered import RenderedFormat, TemplateRenderer
 
 __all__ = ["FAMILIES", "Source", "chat_format"]
+
+log = logging.getLogger(__name__)
 
 _PLAIN = "plain"
 _OTHERS: Mapping[str, Callable[[], Family]] = {
@@ -44,8 +47,10 @@ def chat_format(
     *,
     source: Source = Source.AUTO,
     template_options: Mapping[str, JSON] = MappingProxyType({}),
+    tell: Callable[[str], None] = log.warning,
 ) -> RenderedFormat:
-    """``template_options`` go to the template (``enable_thinking``, ``date_string``).
+    """``template_options`` go to the template (``enable_thinking``, ``date_string``). ``tell`` hears when ``AUTO`` finds no template
+    that serves, and conversations are written as the family has them.
 
     Raises ValueError for an unknown name, TemplateError for a template or a tokenizer that cannot serve the family.
     """
@@ -57,18 +62,20 @@ def chat_format(
         raise TemplateError(
             f"the tokenizer has no token {end}, with which turns end in the {name} format: it is another model's"
         )
-    return RenderedFormat(tokenizer, family, _renderer(name, family, tokenizer, source, template_options))
+    template = None if source is Source.BUILTIN else _template(name, family, tokenizer, template_options)
+    if template is None and source is not Source.BUILTIN:
+        lack = f"the tokenizer has no chat template that shows calls as the {name} format reads them"
+        if source is Source.TEMPLATE:
+            raise TemplateError(lack)
+        tell(f"{lack}: conversations are written in the adapter's own {name} rendering")
+    return RenderedFormat(tokenizer, family, template or family)
 
 
-def _renderer(name: str, family: Family, tokenizer: Tokenizer, source: Source, options: Mapping[str, JSON]) -> Renderer:
-    if source is Source.BUILTIN:
-        return family
-    if getattr(tokenizer, "chat_template", None):
-        template = TemplateRenderer(tokenizer, options)
-        if name == _PLAIN:
-            return Flattened(template)
-        if template.shows_calls_of(family):
-            return template
-    if source is Source.TEMPLATE:
-        raise TemplateError(f"the tokenizer has no chat template that shows calls as the {name} format reads them")
-    return family
+def _template(name: str, family: Family, tokenizer: Tokenizer, options: Mapping[str, JSON]) -> Renderer | None:
+    """The tokenizer's own, where it has one that shows this family's calls."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    template = TemplateRenderer(tokenizer, options)
+    if name == _PLAIN:
+        return Flattened(template)
+    return template if template.shows_calls_of(family) else None

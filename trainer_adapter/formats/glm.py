@@ -122,7 +122,7 @@ def _tagged_call(body: str, tools: Sequence[ToolSpec], *, closed: bool) -> tuple
         raise CallError("the call must begin with the name of a function")
     if not closed:
         raise CallError("the call was cut off", name)
-    schema: JSON = next((tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {})
+    schema: JSON = next((tool.parameters.get("properties") or {} for tool in tools if tool.name == name), {})
     pairs = ((key.strip(), value) for key, value in _pairs(body[len(head) :], name))
     return name, {key: _typed(value, schema.get(key, {})) for key, value in pairs}
 
@@ -164,12 +164,17 @@ def _typed(value: str, schema: JSON) -> JSON:
 def _types(schema: JSON) -> frozenset[str]:
     if not isinstance(schema, dict):
         return frozenset({"string"})
-    declared = schema.get("type", [])
-    types = {declared} if isinstance(declared, str) else set(declared)
-    types |= {_JSON_TYPES[type(value)] for value in schema.get("enum", ())}
+    declared = schema.get("type")
+    types = {declared} if isinstance(declared, str) else {each for each in _listed(declared) if isinstance(each, str)}
+    types |= {_JSON_TYPES[type(value)] for value in _listed(schema.get("enum"))}
     for choice in ("anyOf", "oneOf", "allOf"):
-        types = types.union(*map(_types, schema.get(choice, ())))
+        types = types.union(*map(_types, _listed(schema.get(choice))))
     return frozenset(types or {"string"})
+
+
+def _listed(value: JSON) -> list[JSON]:
+    """Tools of other hubs may say null where nothing is meant."""
+    return value if isinstance(value, list) else []
 
 
 def _null(text: str) -> None:

@@ -36,9 +36,9 @@ from trainer_adapter.openrlhf.model import chat_format_of
 from trainer_adapter.openrlhf.sampling import RemoteEngine
 from trainer_adapter.pipeline import Pipeline
 from trainer_adapter.queue import Account, Batch, Ticket, TrajectoryQueue
-from trainer_adapter.rollout import Rollout
+from trainer_adapter.rollout import Rollout, Sampled
 from trainer_adapter.stream import TaskStream
-from trainer_adapter.tokens import Failure, Trajectory
+from trainer_adapter.tokens import Completion, Failure, Trajectory
 from trainer_adapter.train import hub_key
 
 log = logging.getLogger(__name__)
@@ -215,7 +215,11 @@ class Rollouts:
         task = ticket.task
         options = self._options[task.environment, task.split]
         rollout = Rollout(self._pool, self._chat, self._config.rollout_settings, clock=self._clock)
-        return await self._played(rollout, ticket, options)
+
+        def sampled(completion: Completion) -> None:
+            self._queue.sampled(ticket, engine=completion.engine, version=completion.version)
+
+        return await self._played(rollout, ticket, options, sampled)
 
     async def _sample_of(
         self, rollout: Rollout, task: TaskSection, ticket: Ticket, slots: asyncio.Semaphore
@@ -223,7 +227,9 @@ class Rollouts:
         async with slots:
             return await self._played(rollout, ticket, task.options)
 
-    async def _played(self, rollout: Rollout, ticket: Ticket, options: Mapping[str, Any]) -> Trajectory:
+    async def _played(
+        self, rollout: Rollout, ticket: Ticket, options: Mapping[str, Any], sampled: Sampled | None = None
+    ) -> Trajectory:
         assert self._hub is not None, "episodes are played while `fit` runs"
         task = ticket.task
         session = self._hub.session(
@@ -235,7 +241,7 @@ class Rollouts:
             options=options,
             tags={"group": ticket.group, "member": str(ticket.member)},
         )
-        played = await rollout.play(ticket, session)
+        played = await rollout.play(ticket, session, sampled=sampled)
         if played.failure is not None:
             self._tell(task.environment, played.failure)
         return played

@@ -291,6 +291,149 @@ def test_rows_fill_up_to_a_multiple() -> None:
     assert rows[3].sequence.ids == whole.sequences[0].ids and rows[3].sequence.n_actions == 1
 
 
+def test_no_micro_batch_makes_a_loss_that_is_no_number_b013() -> None:
+    """A filler alone, short and long sequences padded together: each has a token to train, and only those move anything."""
+    import torch
+    from openrlhf.models import PolicyLoss
+    from openrlhf.trainer.ppo_utils.experience import Experience
+
+    from trainer_adapter.openrlhf.experience import _filler, experience
+
+    rows = [row(1.0, n=6), row(0.0, n=40), _filler(row(0.0, n=6))]
+    made = [experience(each, max_len=64) for each in rows]
+    for each, advantage in zip(made, (1.0, -1.0, 0.0), strict=True):
+        assert each.action_mask.sum() > 0
+        each.advantages = advantage * each.action_mask
+    for micro in (*made, Experience.concat_experiences(made, 0)):
+        logprobs = micro.rollout_log_probs.clone().requires_grad_()
+        loss, *_ = PolicyLoss()(logprobs, micro.rollout_log_probs, micro.advantages, action_mask=micro.action_mask)
+        loss.backward()
+        moved = logprobs.grad
+        assert moved is not None and torch.isfinite(loss) and torch.isfinite(moved).all()
+        assert not moved[(micro.action_mask == 0) | (micro.advantages == 0)].any()
+        assert bool(moved.any()) == bool(micro.advantages.any())
+
+
+def as_openrlhf_reads(config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The arguments that its command line comes to, after its own checks; nothing is started."""
+    import runpy
+    import sys
+
+    import openrlhf.utils
+    import ray
+
+    from trainer_adapter.plan import plan
+
+    read = []
+
+    def get_strategy(args: Any) -> None:
+        read.append(args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(openrlhf.utils, "get_strategy", get_strategy)
+    monkeypatch.setattr(sys, "argv", ["train", *plan(config).flags])
+    with pytest.raises(KeyboardInterrupt):
+        runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__")
+    return read[0]
+
+
+def valid(**sections: Any) -> Any:
+    """A configuration, or None where the adapter refuses it."""
+    import msgspec
+
+    from trainer_adapter.config import Config, ConfigError, check
+
+    config = msgspec.convert({"model": {"path": "m"}, "tasks": [{"environment": "db"}], **sections}, Config)
+    try:
+        check(config)
+    except ConfigError:
+        return None
+    return config
+
+
+@pytest.mark.parametrize("level", ["off", "token", "seq"])
+def test_every_importance_correction_that_is_accepted_makes_a_loss(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the setting through OpenRLHF's flags to its loss; what the policy samples itself is never left out."""
+    import itertools
+
+    import torch
+    from openrlhf.models import PolicyLoss
+
+    accepted = 0
+    bounds = [[0.5, 5.0], [5.0, 0.5], [-3.0, -1.0], [0.0, 2.0], [0.01], [0.0], [5.0]]
+    for mode, gating, threshold in itertools.product(("clip", "mask"), ("ratio", "binary_kl", "tv"), bounds):
+        correction = {"level": level, "mode": mode, "gating": gating, "threshold": threshold}
+        config = valid(algorithm={"correction": correction})
+        if config is None:
+            continue
+        accepted += 1
+        args = as_openrlhf_reads(config, monkeypatch).algo.advantage
+        loss = PolicyLoss(
+            is_correction_level=args.is_correction_level,
+            is_correction_mode=args.is_correction_mode,
+            is_correction_gating=args.is_correction_gating,
+            is_correction_threshold=args.is_correction_threshold,
+        )
+        old = torch.tensor([[-1.0, -2.0, -3.0]])
+        ones = torch.ones(1, 3)
+        value, *_ = loss(old, old, ones, action_mask=ones, rollout_log_probs=old)
+        assert float(value) == pytest.approx(-1.0), correction
+    assert accepted == (6 if level == "seq" else 8), (
+        "two thresholds each: ratio, clipped or masked; divergences, masked"
+    )
+
+
+def test_flags_are_what_openrlhf_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that can be set at once; and no whole flag of OpenRLHF is taken for the beginning of another."""
+    import argparse
+
+    from trainer_adapter.config import ConfigError
+    from trainer_adapter.plan import UNSUPPORTED_FLAGS, _flags, plan
+
+    parse, parsers = argparse.ArgumentParser.parse_args, []
+    monkeypatch.setattr(
+        argparse.ArgumentParser, "parse_args", lambda self, *args: parsers.append(self) or parse(self, *args)
+    )
+    wandb = {"project": "p", "entity": "e", "group": "g", "name": "n"}
+    whole = {"resume": True, "tensorboard": "t", "wandb": wandb, "gradient_checkpointing": True}
+    gae = valid(
+        algorithm={"baseline": "gae"}, queue={"b_max": 32}, rollout={"on_rewrite": "refuse"}, train=whole,
+        evaluate={"tasks": [{"environment": "db"}]},
+    )  # fmt: skip
+    args = as_openrlhf_reads(gae, monkeypatch)
+    assert args.actor.gradient_checkpointing_enable and args.ckpt.load_enable and args.ckpt.best_metric_key == "pass1"
+    known = set(parsers[-1]._option_string_actions)
+    decided = _flags(gae, "", "")
+    assert decided.keys() | UNSUPPORTED_FLAGS <= known
+    for flag in known - decided.keys() - UNSUPPORTED_FLAGS - {"-h"}:
+        if flag == "--actor.eps_clip":  # without effect beside --actor.eps_clip_low_high
+            with pytest.raises(ConfigError, match="eps_clip_low_high"):
+                plan(gae, extra=[flag])
+        else:
+            plan(gae, extra=[flag])
+
+
+def test_every_learning_rate_schedule_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As OpenRLHF makes it; without a warm-up it begins at the full rate."""
+    import typing
+
+    import torch
+    from transformers.trainer import get_scheduler
+
+    from trainer_adapter.config import TrainSection
+
+    for name in typing.get_args(typing.get_type_hints(TrainSection)["lr_scheduler"]):
+        read = as_openrlhf_reads(valid(train={"lr_scheduler": name}), monkeypatch).actor
+        assert (read.lr_scheduler, read.lr_warmup_ratio) == (name, 0.0)
+        options = {"min_lr_rate": read.min_lr_ratio} if name == "cosine_with_min_lr" else {}
+        optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        schedule = get_scheduler(
+            name, optimizer, num_warmup_steps=0, num_training_steps=9, scheduler_specific_kwargs=options
+        )
+        assert schedule.get_last_lr() == [1.0]
+
+
 def test_importance_correction_is_passed_through() -> None:
     """The token-level truncated ratio of OpenRLHF's loss, by hand."""
     import torch
@@ -320,6 +463,11 @@ def test_checksums_tell_apart_what_differs() -> None:
     found = [checksum(each) for each in (base, swapped, rows_swapped, nudged, base[:9], base.bfloat16(), base.T)]
     assert len(set(found)) == len(found)
     assert checksum(base) == checksum(base.clone()) == checksum(base.T.contiguous().T)
+    table = torch.arange(280_000, dtype=torch.float32).to(torch.bfloat16).reshape(70_000, 4)
+    for apart in (1, 4_096, 65_521, 65_536):
+        moved = table.clone()
+        moved[0], moved[apart] = table[apart], table[0]
+        assert (moved == table).all() or checksum(moved) != checksum(table)
     for odd in (
         torch.tensor(1.5),
         torch.ones(3, dtype=torch.bfloat16),

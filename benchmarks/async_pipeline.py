@@ -178,7 +178,7 @@ class Asynchronous:
                         for group in batch.groups
                         for each in group.trajectories
                     )
-                self.queue.advance(self.queue.version + 1)
+                self.give_up(set(self.queue.advance(self.queue.version + 1)))
                 self.paused += self.world.shape.sync_s
             else:
                 self.end(*heapq.heappop(self.playing))
@@ -200,6 +200,15 @@ class Asynchronous:
             self.free -= 1
             ends = self.now - self.paused + self.world.seconds(ticket.task, ticket.member)
             heapq.heappush(self.playing, (ends, next(self.order), ticket, self.queue.version))
+            self.queue.sampled(ticket, engine=0, version=self.queue.version)
+
+    def give_up(self, groups: set[str]) -> None:
+        """As the pipeline does with those that can no longer be trained."""
+        kept = [each for each in self.playing if each[2].group not in groups]
+        self.free += len(self.playing) - len(kept)
+        self.playing = kept
+        heapq.heapify(self.playing)
+        self.waiting = [ticket for ticket in self.waiting if ticket.group not in groups]
 
     def end(self, ends: float, _order: int, ticket: Ticket, version: int) -> None:
         self.now = max(self.now, ends + self.paused)

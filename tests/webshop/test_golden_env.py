@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -75,17 +74,3 @@ def _differences_at_the_end(episode: TextEpisode, recorded: Mapping[str, JSON]) 
         score = state.score
         if score is None or (score.total, score.info()) != (final["reward"], final["verbose_info"]):
             yield recorded["goal_idx"], "score", score
-
-
-def test_a_step_takes_a_fraction_of_a_millisecond(catalogue: Catalogue, data: Published) -> None:
-    shop = Shop(catalogue)
-    seconds = []
-    for recorded in data.golden["episodes_text"]:
-        episode = TextEpisode(shop, data.synthetic[recorded["goal_idx"]])
-        for step in recorded["steps"][1:]:
-            started = time.thread_time()  # of the processor alone: others that run meanwhile do not count
-            episode.step(step["action"])
-            seconds.append(time.thread_time() - started)
-    p50_ms, p90_ms = (1000 * sorted(seconds)[int(len(seconds) * share)] for share in (0.5, 0.9))
-    print(f"step p50 {p50_ms:.3f} ms, p90 {p90_ms:.3f} ms")
-    assert p50_ms < 1.0

@@ -164,7 +164,7 @@ def _rows(config: Config) -> list[Row]:
     cuts = "" if train.steps_per_batch == 1 else f", cut into {train.steps_per_batch} optimizer steps"
     return [
         Row("tasks", mix),
-        Row("GPUs", _placement(config)),
+        Row("GPUs", _gpus_row(config)),
         Row("engines", f"{len(engines.fresh)} fresh, {engines.n_stale} stale (weights every {engines.stale_every} versions)"),
         Row("batch", f"{queue.b_min} to {largest} groups of {queue.group_size} = {per_step}{cuts}"),
         Row("multiple", f"{queue.multiple} trajectories (ranks x micro batch x optimizer steps)"),
@@ -184,18 +184,23 @@ def _rows(config: Config) -> list[Row]:
     ]  # fmt: skip
 
 
-def _placement(config: Config) -> str:
-    n_train, n_play = config.train.n_gpus, config.engines.n * config.engines.tensor_parallel
-    parts = [
-        f"{n_train} train" + (" and hold the reference model" if config.algorithm.kl_coef else ""),
-        f"{n_play} play",
-    ]
-    total = n_train + n_play
-    if config.algorithm.baseline == "gae":
-        parts.append(f"{n_train} train the critic")
-        total += n_train
+def gpus(config: Config) -> Mapping[str, int]:
+    """That a run needs, by what they are for."""
+    train, engines = config.train, config.engines
+    policy = "train and hold the reference model" if config.algorithm.kl_coef else "train"
+    critic = {"train the critic": train.n_gpus} if config.algorithm.baseline == "gae" else {}
+    return {policy: train.n_gpus, "play": engines.n * engines.tensor_parallel, **critic}
+
+
+def placement(config: Config) -> str:
+    """As text, with the total first."""
+    wanted = gpus(config)
+    return f"{sum(wanted.values())}: {', '.join(f'{n} {purpose}' for purpose, n in wanted.items())}"
+
+
+def _gpus_row(config: Config) -> str:
     where = "none, for train.device is cpu; in their place " if config.train.device == "cpu" else ""
-    return f"{where}{total}: {', '.join(parts)}"
+    return where + placement(config)
 
 
 def _policy_bytes(config: Config) -> float:

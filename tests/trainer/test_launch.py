@@ -27,7 +27,10 @@ def with_baseline(name: str, *, b_max: int = 64, on_failure: str = "retry", on_r
 
 
 def run_settings(config: Config = CONFIG, *, cpu: bool = False) -> settings.Settings:
-    return settings.Settings(config=config, sources=(TaskSource("db", "train", 9),), cpu=cpu)
+    train = msgspec.structs.replace(config.train, device="cpu" if cpu else "cuda")
+    return settings.Settings(
+        config=msgspec.structs.replace(config, train=train), sources=(TaskSource("db", "train", 9),)
+    )
 
 
 @pytest.mark.parametrize("flag", ["--vllm.enable_sleep", "--algo.dynamic_filtering_enable", "--ds.ring_attn_size=2"])

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from msgspec import structs
+
 from trainer_adapter.config import Config, ConfigError
-from trainer_adapter.openrlhf import code, compat, cpu, logs, model, settings
-from trainer_adapter.plan import plan
+from trainer_adapter.openrlhf import checkpoints, code, compat, cpu, logs, model, settings
+from trainer_adapter.plan import gpus, placement, plan
 from trainer_adapter.stream import TaskSource
 
 _CLI = "openrlhf.cli.train_ppo_ray"
@@ -32,9 +34,13 @@ def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str]
         code.check(config.model)
         logs.check_wandb(config.train.wandb)
         model.chat_format_of(config.model)
+        config = _with_whole_checkpoint(config)
+        start = checkpoints.start_of(config)
     except (compat.IncompatibleError, ConfigError) as error:
         return _stop(error)
-    run = settings.Settings(config=config, sources=sources, cpu=not _has_gpu())
+    print(start.text, flush=True)  # noqa: T201  # the terminal is the caller
+    train = structs.replace(config.train, resume=start.tag is not None)
+    run = settings.Settings(config=structs.replace(config, train=train), sources=sources)
     if run.cpu:
         os.environ.update(cpu.ENVIRONMENT)
         cpu.setup()
@@ -51,10 +57,11 @@ def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str]
     try:
         compat.check_names()
         ray.init(**_ray_options(run))
+        check_gpus(config, int(ray.cluster_resources().get("GPU", 0)))
         signal.signal(signal.SIGTERM, terminated)  # Ray's own would end the run's processes before its sessions
         _replace()
         _run_cli(flags(run, extra))
-    except (compat.IncompatibleError, RayError) as error:
+    except (compat.IncompatibleError, ConfigError, RayError) as error:
         return _stop(error)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -67,6 +74,12 @@ def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str]
             _end_sessions()
             ray.shutdown()
     return 0
+
+
+def _with_whole_checkpoint(config: Config) -> Config:
+    """The folder that is looked at here is the one that the processes of a Ray cluster, begun elsewhere, write to."""
+    folder = Path(config.train.checkpoint).absolute()
+    return structs.replace(config, train=structs.replace(config.train, checkpoint=str(folder)))
 
 
 def _end_sessions() -> None:
@@ -82,6 +95,21 @@ def _end_sessions() -> None:
     trainer.stop(actor)
 
 
+def check_gpus(config: Config, n_there: int) -> None:
+    """OpenRLHF would wait for ever for GPUs that there are not. Raises ConfigError."""
+    if sum(gpus(config).values()) <= n_there:
+        return
+    if not n_there:
+        raise ConfigError(
+            "the Ray cluster has no GPU, or none that its driver shows. To train a tiny model without one, to try things out: "
+            'train.device = "cpu"'
+        )
+    raise ConfigError(
+        f"GPUs: the run needs {placement(config)}; the Ray cluster has {n_there} (see train.n_gpus, engines.n and "
+        "engines.tensor_parallel)"
+    )
+
+
 def flags(run: settings.Settings, extra: Sequence[str]) -> list[str]:
     """All of OpenRLHF's flags; what stands later wins."""
     own = cpu.FLAGS if run.cpu else ()
@@ -95,7 +123,8 @@ def _ray_options(run: settings.Settings) -> dict[str, Any]:
     if run.cpu:
         variables |= cpu.ENVIRONMENT
         environment["worker_process_setup_hook"] = "trainer_adapter.openrlhf.cpu.setup"
-        options |= {"address": "local", "num_cpus": 32, "num_gpus": 16, "include_dashboard": False}
+        n = sum(gpus(run.config).values())  # which Ray only counts
+        options |= {"address": "local", "num_cpus": 2 * n + 16, "num_gpus": n, "include_dashboard": False}
     return options
 
 
@@ -114,12 +143,6 @@ def _run_cli(arguments: Sequence[str]) -> None:
         runpy.run_module(_CLI, run_name="__main__", alter_sys=True)
     finally:
         sys.argv = before
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
 
 
 def _stop(error: Exception) -> int:

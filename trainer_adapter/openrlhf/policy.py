@@ -18,8 +18,13 @@ import torch
 from openrlhf.trainer.ray import ppo_actor
 
 from trainer_adapter.openrlhf import settings
+from trainer_adapter.openrlhf.checkpoints import random_file
 from trainer_adapter.openrlhf.checksums import RecordingGroup
 from trainer_adapter.openrlhf.compat import unwrapped
+
+
+class NotFiniteError(Exception):
+    """Training came to a loss, a gradient or weights that are not finite; nothing that was made of them is sent or saved."""
 
 
 class PolicyTrainer(ppo_actor.ActorPPOTrainer):
@@ -32,7 +37,10 @@ class PolicyTrainer(ppo_actor.ActorPPOTrainer):
         super().__init__(*args, **kwargs)
 
     def ppo_train(self, kl_ctl: float) -> dict[str, float]:
-        """Raises RuntimeError when the batch does not come to whole optimizer steps."""
+        """Raises RuntimeError when the batch does not come to whole optimizer steps, and NotFiniteError.
+
+        DeepSpeed leaves out an optimizer step whose gradient is not finite; with ZeRO-3 it makes the step, and reports a norm of 1.
+        """
         engine, ranks = self.actor.model, torch.distributed.get_world_size()
         n_micro, rest = divmod(len(self.replay_buffer.items), self.micro_train_batch_size)
         accumulate, more = divmod(n_micro, self._n_steps)
@@ -46,12 +54,24 @@ class PolicyTrainer(ppo_actor.ActorPPOTrainer):
             accumulate  # read where the optimizer is offloaded; not set by the line above
         )
         self.strategy.accumulated_gradient = accumulate
-        before = engine.global_steps
+        before, skipped_before = engine.global_steps, engine.skipped_steps
         status: dict[str, float] = super().ppo_train(kl_ctl)
         done, wanted = engine.global_steps - before, self._n_steps * self.max_epochs
         if done != wanted:
             raise RuntimeError(f"the batch came to {done} optimizer steps, not {wanted}")
+        if engine.skipped_steps > skipped_before and not engine.fp16_enabled():  # whose loss scale is found that way
+            raise NotFiniteError(f"a gradient is not finite (policy_loss {status.get('policy_loss')})")
+        if self._n_broken():
+            raise NotFiniteError(f"weights are not finite after this step (policy_loss {status.get('policy_loss')})")
         return {**status, "optimizer_steps": done}
+
+    def _n_broken(self) -> int:
+        """Parameters with values that are not finite, counted by rank; each rank looks at what it holds."""
+        held = (
+            getattr(each, "ds_tensor", each) for each in self.actor.model.module.parameters()
+        )  # a shard, with ZeRO-3
+        flags = [~torch.isfinite(each.detach()).all() for each in held]
+        return int(self.strategy.all_reduce({"n": float(torch.stack(flags).sum())}, op="sum")["n"])
 
     def _init_vllm_sync_group(self, backend: str) -> None:
         """The base's, once for each kind of engine."""
@@ -107,15 +127,20 @@ class Policy(unwrapped(ppo_actor.PolicyModelActor)):  # type: ignore[misc]  # th
         return sent
 
     def save_checkpoint(self, tag: str, client_states: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """The base returns when all ranks have written; then come the files that say so."""
+        file = self._random_file(tag)
+        file.unlink(missing_ok=True)
         super().save_checkpoint(tag, {**(client_states or {}), "tag": tag}, **kwargs)
         if not self.disable_ds_ckpt:
-            torch.save(_random_state(), self._random_file(tag))
+            new = file.with_name(f"{file.name}.new")
+            torch.save(_random_state(), new)
+            os.replace(new, file)
 
     def _restore_random(self, tag: str) -> None:
         _set_random_state(torch.load(self._random_file(tag), weights_only=False))
 
     def _random_file(self, tag: str) -> Path:
-        return Path(self.strategy.args.ckpt.path, "_actor", tag, f"random_rank{os.environ['RANK']}.pt")
+        return random_file(Path(self.strategy.args.ckpt.path, "_actor", tag), int(os.environ["RANK"]))
 
 
 def _random_state() -> dict[str, Any]:

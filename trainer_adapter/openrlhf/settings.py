@@ -16,11 +16,13 @@ VARIABLE = "TRAINER_ADAPTER_SETTINGS"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """``cpu``: there is no GPU, and `cpu.py` stands in for what OpenRLHF expects of one."""
-
     config: Config
     sources: tuple[TaskSource, ...]
-    cpu: bool = False
+
+    @property
+    def cpu(self) -> bool:
+        """Whether `cpu.py` stands in for what OpenRLHF expects of a GPU."""
+        return self.config.train.device == "cpu"
 
 
 def dumps(settings: Settings) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from trainer_adapter.metrics import batch_metrics, progress_line
 from trainer_adapter.openrlhf import logs, settings
 from trainer_adapter.openrlhf.compat import unwrapped
 from trainer_adapter.openrlhf.experience import ExperienceMaker, experience, rows_of
+from trainer_adapter.openrlhf.policy import NotFiniteError
 from trainer_adapter.openrlhf.rollouts import NAME, QueueReport, RolloutsActor
 from trainer_adapter.queue import Batch
 from trainer_adapter.versions import Manifest
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _STOP_LIMIT_S = 90.0
 """Longer than a session of a hub that is away takes to be given up."""
+_FINITE = ("policy_loss", "actor_grad_norm", "critic_loss", "critic_grad_norm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,16 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
                 if logger is not None:
                     logger.close()
 
+    def ppo_train(self, global_steps: int) -> dict[str, Any]:
+        """Raises NotFiniteError, before weights are sent or saved."""
+        status: dict[str, Any] = super().ppo_train(global_steps)
+        if bad := [f"{name} {status[name]}" for name in _FINITE if not math.isfinite(status.get(name, 0.0))]:
+            raise NotFiniteError(
+                f"step {global_steps + 1}: {', '.join(bad)}; checkpoints are of earlier steps. See algorithm.learning_rate and, in "
+                "the log, at ratios and rewards"
+            )
+        return status
+
     def broadcast_to_vllm(self) -> None:
         """After a training step: the next version to the engines that are due. After a checkpoint was loaded: to all of them."""
         plan = self._config.engine_plan
@@ -175,8 +188,14 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
         """Evaluation runs beside training; one at a time."""
         self._finish_evaluation(wait=False)
         section = self._config.evaluate
-        if section is not None and global_step % section.every == 0 and self._evaluation is None:
-            self._evaluation = global_step, self._rollouts.evaluate.remote(self._version)
+        if section is None or global_step % section.every:
+            return
+        if self._evaluation is not None:
+            log.warning(
+                "the evaluation of step %d is left out: that of step %d still plays", global_step, self._evaluation[0]
+            )
+            return
+        self._evaluation = global_step, self._rollouts.evaluate.remote(self._version)
 
     def _finish_evaluation(self, *, wait: bool) -> None:
         if self._evaluation is None:

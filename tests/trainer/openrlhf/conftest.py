@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import secrets
@@ -63,6 +64,7 @@ kl_coef = {kl_coef}
 task_normalization = "{normalization}"
 correction = {{ level = "token", mode = "clip", threshold = [0.5, 5.0] }}
 [train]
+device = "cpu"
 n_steps = {n_steps}
 n_gpus = {n_gpus}
 micro_batch = {micro_batch}
@@ -113,25 +115,33 @@ class HubProcesses:
     def start_controller(self) -> None:
         store = f"sqlite:///{self.folder / 'hub.db'}"
         self.controller = self._spawn("controller", "--port", str(self.port), "--store", store)
-        wait_for(lambda: self._page() is not None, 60, "the controller answers")
+        wait_for(lambda: self._page() is not None, 180, "the controller answers")
 
     def start_worker(self) -> None:
         names = [word for name in self.environments for word in ("-e", name)]
         n_before = self.count("envhub_workers", state="ready")
-        self.workers.append(self._spawn("worker", "-c", self.url, *names))
-        wait_for(lambda: self.count("envhub_workers", state="ready") > n_before, 60, "the worker is linked")
+        named = {"ENVHUB_WORKER_ID": f"worker{len(self.workers)}"}
+        self.workers.append(self._spawn("worker", "-c", self.url, *names, **named))
+        wait_for(lambda: self.count("envhub_workers", state="ready") > n_before, 180, "the worker is linked")
 
     def count(self, name: str, **labels: str) -> float:
         """Sum of a metric over the series that have these labels."""
-        total = 0.0
-        for line in (self._page() or "").splitlines():
-            if re.match(rf"{name}(_total)?[{{ ]", line) and all(f'{k}="{v}"' in line for k, v in labels.items()):
-                total += float(line.rsplit(" ", 1)[1])
-        return total
+        return _sum(self._page() or "", name, labels)
+
+    def ends(self, *outcomes: str) -> dict[str, int]:
+        """Finished episodes of these outcomes and, as ``all``, of any: what was true at one moment."""
+        page = self._page() or ""
+        found = {outcome: int(_sum(page, "envhub_episodes", {"outcome": outcome})) for outcome in outcomes}
+        return {**found, "all": int(_sum(page, "envhub_episodes", {}))}
+
+    def sessions(self, number: int) -> int:
+        """Of one of ``workers``."""
+        with urllib.request.urlopen(f"{self.url}/v1/workers", timeout=30) as answer:
+            return sum(each["sessions"] for each in json.load(answer)["workers"] if each["id"] == f"worker{number}")
 
     def wait_for_episodes(self, n: int) -> None:
         """Workers tell the controller of finished episodes a little later."""
-        wait_for(lambda: self.count("envhub_episodes") >= n, 20, f"{n} finished episodes")
+        wait_for(lambda: self.count("envhub_episodes") >= n, 60, f"{n} finished episodes")
 
     def close(self) -> None:
         for process in (*self.workers, self.controller):
@@ -139,15 +149,19 @@ class HubProcesses:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(15)
+                    process.wait(30)
                 process.kill()
                 process.wait()
 
-    def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("ENVHUB_")}
         with open(self.folder / f"{arguments[0]}-{secrets.token_hex(3)}.log", "wb") as out:
             return subprocess.Popen(
-                [HUB_PYTHON, "-m", "envhub.cli", *arguments], cwd=self.folder, stdout=out, stderr=out, env=plain
+                [HUB_PYTHON, "-m", "envhub.cli", *arguments],
+                cwd=self.folder,
+                stdout=out,
+                stderr=out,
+                env=plain | variables,
             )
 
     def _page(self) -> str | None:
@@ -169,9 +183,14 @@ class Run:
 
     @property
     def log(self) -> str:
-        return (self.folder / "train.log").read_text("utf-8", "replace")
+        return log_of(self.folder, self.mark).read_text("utf-8", "replace")
 
-    def wait(self, limit_s: float = 420) -> int:
+    @property
+    def last_step(self) -> int:
+        """The training step that the log tells of last; 0 before the first."""
+        return max(map(int, re.findall(r" step (\d+)/", self.log)), default=0)
+
+    def wait(self, limit_s: float = 900) -> int:
         """The exit status; whatever the run left behind has ended."""
         try:
             status = self.process.wait(limit_s)
@@ -181,10 +200,10 @@ class Run:
             self.end()
         return status
 
-    def wait_for_step(self, step: int, limit_s: float = 300) -> None:
+    def wait_for_step(self, step: int, limit_s: float = 600) -> None:
         def reached() -> bool:
             assert self.process.poll() is None, f"the run ended early:\n{self.tail()}"
-            return f" step {step}/" in self.log
+            return self.last_step >= step
 
         wait_for(reached, limit_s, f"step {step}")
 
@@ -224,6 +243,14 @@ class Run:
         return "\n".join(self.log.splitlines()[-60:])
 
 
+def _sum(page: str, name: str, labels: dict[str, str]) -> float:
+    total = 0.0
+    for line in page.splitlines():
+        if re.match(rf"{name}(_total)?[{{ ]", line) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+            total += float(line.rsplit(" ", 1)[1])
+    return total
+
+
 def wait_for(reached: Callable[[], bool], limit_s: float, what: str) -> None:
     until = time.monotonic() + limit_s
     while not reached():
@@ -259,55 +286,98 @@ def made_model(folder: Path, *arguments: str) -> Path:
     script = Path(__file__).with_name("tiny_model.py")
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [sys.executable, script, folder, *arguments], check=True, capture_output=True, env=quiet, timeout=180
+        [sys.executable, script, folder, *arguments], check=True, capture_output=True, env=quiet, timeout=400
     )
     return folder
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubProcesses]:
+    with running_hub(tmp_path) as processes:
+        yield processes
+
+
+@contextlib.contextmanager
+def running_hub(folder: Path) -> Iterator[HubProcesses]:
+    """With one worker."""
     if not HUB_PYTHON.exists():
         stop = pytest.fail if "trainer" in os.environ.get("ENVHUB_REQUIRE", "").split(",") else pytest.skip
         stop(f"needs the hub's interpreter at {HUB_PYTHON} (make venv), or TRAINER_HUB_PYTHON")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = HubProcesses(tmp_path, port)
-    try:
-        processes.start_controller()
-        processes.start_worker()
-        yield processes
-    finally:
-        processes.close()
+    with held_port() as port:
+        processes = HubProcesses(folder, port)
+        try:
+            processes.start_controller()
+            processes.start_worker()
+            yield processes
+        finally:
+            processes.close()
+
+
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """A port that no other process gets meanwhile: it stays bound, and a server may listen on it all the same."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server's own socket has
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A free port."""
+    with held_port() as port:
+        yield port
 
 
 @pytest.fixture
 def start(tmp_path: Path, model: Path, hub: HubProcesses) -> Iterator[Callable[..., Run]]:
-    """``start(n_steps=6, ...)`` begins a training run in the test's folder."""
+    """``start(*flags, n_steps=6, ...)`` begins a training run in the test's folder; the flags are OpenRLHF's."""
+    with starting(tmp_path, model, hub) as begin:
+        yield begin
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A hub, and what begins runs on it in a folder: for tests that go on from each other's runs."""
+
+    hub: HubProcesses
+    start: Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Workshop]:
+    folder = tmp_path_factory.mktemp("workshop")
+    with running_hub(folder) as hub, starting(folder, model, hub) as begin:
+        yield Workshop(hub, begin)
+
+
+@contextlib.contextmanager
+def starting(folder: Path, model: Path, hub: HubProcesses) -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def begin(*, evaluate: bool = False, wandb: bool = False, **values: object) -> Run:
+    def begin(*flags: str, evaluate: bool = False, wandb: bool = False, **values: object) -> Run:
         known: dict[str, object] = {
-            "url": hub.url, "model": model, "folder": tmp_path, "n_steps": 6, "n_gpus": 1, "micro_batch": 4, "kl_coef": 0.0,
+            "url": hub.url, "model": model, "folder": folder, "n_steps": 6, "n_gpus": 1, "micro_batch": 4, "kl_coef": 0.0,
             "save_every": 1000, "resume": "false", "normalization": "batch", "failure_window": 256, "n_retries": 3, "call_limit_s": 60,
-            "baseline": "grpo", "b_max": 8, "wandb": WANDB.format(folder=tmp_path) if wandb else "",
+            "baseline": "grpo", "b_max": 8, "wandb": WANDB.format(folder=folder) if wandb else "",
         }  # fmt: skip
         text = CONFIG.format_map(known | values) + (EVALUATE if evaluate else "")
         tomllib.loads(text)
-        (tmp_path / "run.toml").write_text(text)
-        runs.append(
-            started([sys.executable, "-m", "trainer_adapter.train", "--config", tmp_path / "run.toml"], tmp_path)
-        )
+        (folder / "run.toml").write_text(text)
+        command = [sys.executable, "-m", "trainer_adapter.train", "--config", folder / "run.toml", "--", *flags]
+        runs.append(started(command, folder))
         return runs[-1]
 
-    yield begin
-    for run in runs:
-        run.end()
+    try:
+        yield begin
+    finally:
+        for run in runs:
+            run.end()
 
 
 def started(command: list[object], folder: Path) -> Run:
     mark = secrets.token_hex(8)
-    with open(folder / "train.log", "wb") as out:
+    with open(log_of(folder, mark), "wb") as out:
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=folder,
@@ -317,6 +387,16 @@ def started(command: list[object], folder: Path) -> Run:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever is in the background ignores it
         )
     return Run(folder, process, mark, time.monotonic())
+
+
+def log_of(folder: Path, mark: str) -> Path:
+    return folder / f"train-{mark}.log"
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool], float, str], None]:
+    """``until(reached, limit_s, what)`` waits for something that can be seen."""
+    return wait_for
 
 
 @pytest.fixture

@@ -19,11 +19,13 @@ def reward_func(queries, prompts, labels):
 
 
 def main(model: str, folder: Path) -> None:
-    from trainer_adapter.config import Config, ModelSection, TaskSection
+    from trainer_adapter.config import Config, ModelSection, TaskSection, TrainSection
     from trainer_adapter.openrlhf import compat, cpu, launch, settings
 
-    config = Config(model=ModelSection(path=model), tasks=(TaskSection(environment="none"),))
-    run = settings.Settings(config=config, sources=(), cpu=True)
+    config = Config(
+        model=ModelSection(path=model), tasks=(TaskSection(environment="none"),), train=TrainSection(device="cpu")
+    )
+    run = settings.Settings(config=config, sources=())
     os.environ.update(cpu.ENVIRONMENT)
     os.environ[settings.VARIABLE] = settings.dumps(run)
     cpu.setup()

@@ -1,18 +1,23 @@
-"""The shortest proof: a whole asynchronous run on a real hub, with a fresh and a stale engine."""
+"""The shortest proof: a whole asynchronous run on a real hub, with a fresh and a stale engine, and one that goes on from it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-def test_asynchronous_run_over_two_environments_with_a_stale_engine(start: Callable[..., Any], hub: Any) -> None:
-    """B001, B012, B016, B055, B057: six optimizer steps, every update verified, every session ended."""
-    run = start(n_steps=6, evaluate=True, wandb=True)
+@pytest.fixture(scope="module")
+def first(workshop: Any) -> Any:
+    """A run of six steps that has ended."""
+    run = workshop.start(n_steps=6, save_every=3, evaluate=True, wandb=True)
     assert run.wait() == 0, run.tail()
+    return run
 
+
+def test_asynchronous_run_over_two_environments_with_a_stale_engine(first: Any, workshop: Any) -> None:
+    """B001, B012, B016, B055, B057: six optimizer steps, every update verified, every session ended."""
+    run, hub = first, workshop.hub
     kinds = [(version, kind) for version, _, kind in run.sent()]
     fresh = [(version, "fresh") for version in range(1, 7)]
     assert kinds == sorted([*fresh, (3, "stale"), (6, "stale")]), "the stale engine gets every third version"
@@ -52,6 +57,22 @@ def test_asynchronous_run_over_two_environments_with_a_stale_engine(start: Calla
 
     played = int(metrics["queue/admitted"][-1]) + 4 * len(evaluated["pass1/calculator"])
     hub.wait_for_episodes(played)
-    ends = {end: int(hub.count("envhub_episodes", outcome=end)) for end in ("completed", "turn_limit", "cancelled")}
-    assert sum(ends.values()) == hub.count("envhub_episodes"), "no session failed, expired or was lost"
-    assert played <= sum(ends.values()) <= played + 64, f"one session for every trajectory: {ends}, {played} admitted"
+    ends = hub.ends("completed", "turn_limit", "cancelled")
+    n_ended = ends.pop("all")
+    assert sum(ends.values()) == n_ended, "no session failed, expired or was lost"
+    assert played <= n_ended <= played + 64, f"one session for every trajectory: {ends}, {played} admitted"
+
+
+def test_run_goes_on_from_the_newest_complete_checkpoint(first: Any, workshop: Any) -> None:
+    """Also when the last one that was begun is not there: OpenRLHF makes room before it saves."""
+    (first.folder / "checkpoint" / "_actor" / "latest").write_text("global_step5")
+    run = workshop.start(n_steps=8, resume="true")
+    assert run.wait() == 0, run.tail()
+    assert "training goes on from global_step6" in run.log and "global_step5 is not there" in run.log
+    begun = [(version, kind) for version, _, kind in run.sent()]
+    assert begun == [(6, "fresh"), (6, "stale"), (7, "fresh"), (8, "fresh")], "all engines get the checkpoint's weights"
+    saved = next(digest for version, digest, kind in first.sent() if (version, kind) == (6, "fresh"))
+    assert run.sent()[0][1] == run.sent()[1][1] == saved, "and they are the weights that were saved"
+    assert "restored: version 6" in run.log and " step 7/8" in run.log and run.last_step == 8
+    assert "step 1/8" not in run.log
+    assert workshop.hub.count("envhub_sessions") == 0

@@ -70,12 +70,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
             "rollout": {"group_size": 2, "temperature": TRAIN_TEMPERATURE, "max_live": 8},
             "queue": {"b_min": 2, "b_max": 4, "max_staleness": 1},
             "engines": {"n": len(engines), "stale_ratio": 0.5, "stale_every": 3},
-            "train": {"n_gpus": 1},
+            "train": {"n_gpus": 1, "device": "cpu"},
         }
         for name, section in sections.items():
             plain[name] = {**plain.get(name, {}), **section}
         run = settings.Settings(
-            config=msgspec.convert(plain, Config), sources=(TaskSource("calculator", "train", 100),), cpu=True
+            config=msgspec.convert(plain, Config), sources=(TaskSource("calculator", "train", 100),)
         )
         monkeypatch.setenv(settings.VARIABLE, settings.dumps(run))
         return rollouts.Rollouts(engines)

@@ -162,7 +162,7 @@ class TrainSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     gradient_checkpointing: bool = False
     lr_scheduler: Literal["constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr"] = "constant"
     lr_warmup: Share = 0.0
-    seed: int = 42
+    seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 42
     checkpoint: str = "checkpoints"
     save_every: Positive = 50
     resume: bool = False
@@ -264,6 +264,7 @@ def check(config: Config) -> None:
     if config.evaluate is not None:
         _check_tasks("evaluate.tasks", config.evaluate.tasks)
         _check_best(config.evaluate)
+    _check_staleness(config)
     _check_rollout(config)
     _check_algorithm(config)
     _check_correction(config.algorithm.correction)
@@ -371,6 +372,15 @@ def _check_best(section: EvaluateSection) -> None:
     if section.best not in (*valid, "none"):
         raise ConfigError(
             f"evaluate.best {section.best!r} is no metric of the evaluation; valid: {', '.join(sorted(valid))}, or 'none'"
+        )
+
+
+def _check_staleness(config: Config) -> None:
+    queue, plan = config.queue, config.engine_plan
+    if queue.staleness_of == "all" and plan.n_stale and plan.stale_every - 1 > queue.max_staleness:
+        raise ConfigError(
+            f"queue.staleness_of 'all' counts stale engines, which are up to {plan.stale_every - 1} versions behind by "
+            f"engines.stale_every: with queue.max_staleness {queue.max_staleness} nothing they take part in could be trained"
         )
 
 

@@ -33,10 +33,11 @@ UNSUPPORTED_FLAGS = frozenset(
     {
         "--algo.dynamic_filtering_enable", "--vllm.enable_sleep", "--vllm.sync_with_ray", "--reward.overlong_buffer_len",
         "--reward.stop_properly_penalty_coef", "--ds.ring_attn_size", "--ds.tensor_parallel_size", "--eval.dataset",
-        "--train.dynamic_batch_enable", "--train.colocate_all",
+        "--train.dynamic_batch_enable", "--train.colocate_all", "--train.max_epochs", "--train.num_episodes",
+        "--train.async_queue_size", "--data.max_samples", "--eval.steps", "--eval.temperature", "--eval.n_samples_per_prompt",
     }
 )  # fmt: skip
-"""Flags of OpenRLHF that go around the queue."""
+"""Flags of OpenRLHF that go around the queue, or do nothing with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class QueueSettings:
     times micro batch), but where nothing else is left to hand out. ``max_staleness``: policy versions between the oldest counted
     token of a group and the step that trains it. ``fresh_engines``: the engines whose tokens count for that; None counts all.
     ``max_failure_rate``: over the last ``failure_window`` outcomes; above it the run stops, as it does when the last
-    ``max_lost_groups`` groups of an environment were lost, or when so many in a row, of all, were flat."""
+    ``max_lost_groups`` groups of an environment were lost, or when so many in a row, of all, were flat or came back too old."""
 
     group_size: int = 8
     b_min: int = 32
@@ -192,6 +192,8 @@ class TrajectoryQueue:
         """Groups lost since the last that was not, by environment."""
         self._n_flat = 0
         """Groups that were flat since the last that was not."""
+        self._n_stale = 0
+        """Groups that came back too old since the last batch."""
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -250,6 +252,7 @@ class TrajectoryQueue:
             self._complete(trajectory.group, group)
         elif self._hopeless(group):
             self._drop_open(trajectory.group, DropReason.STALE)
+            self._count_stale()
 
     def _failed(self, group: _Open, trajectory: Trajectory, failure: Failure) -> None:
         member = trajectory.member
@@ -283,6 +286,14 @@ class TrajectoryQueue:
         if self._n_lost[environment] >= self.settings.max_lost_groups:
             raise NothingToTrainError(
                 f"the last {self._n_lost[environment]} groups of {environment} were lost; last: {failure.code}: {failure.message}"
+            )
+
+    def _count_stale(self) -> None:
+        self._n_stale += 1
+        if self._n_stale >= self.settings.max_lost_groups:
+            raise NothingToTrainError(
+                f"the last {self._n_stale} groups came back too old: engines that count have an old version, or max_staleness "
+                f"{self.settings.max_staleness} is too small for how long episodes take"
             )
 
     def _check_failures(self, failure: Failure) -> None:
@@ -319,6 +330,7 @@ class TrajectoryQueue:
         made = Group(name, group.serial, group.version if oldest is None else oldest, group.task, trajectories)
         if self.staleness(made) > self.settings.max_staleness:
             self._dropped[DropReason.STALE] += len(trajectories)
+            self._count_stale()
         else:
             insort(self._ready, made, key=lambda each: each.serial)
 
@@ -342,6 +354,7 @@ class TrajectoryQueue:
             chosen = self._ready[: self.settings.b_max]
         taken = {group.id for group in chosen}
         self._ready = [group for group in self._ready if group.id not in taken]
+        self._n_stale = 0
         self._counts["trained"] += sum(len(group.trajectories) for group in chosen)
         return Batch(self.version, tuple(chosen), tuple(map(self.staleness, chosen)))
 

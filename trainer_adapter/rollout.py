@@ -18,6 +18,7 @@ from envhub.core.errors import EnvhubError, NoCapacityError, TaskUnusableError
 from envhub.core.types import Message, Observation, StepResult, StopReason
 from trainer_adapter.chat import ChatFormat, TemplateError, TemplateRewritesError
 from trainer_adapter.engines import EnginePool, Step
+from trainer_adapter.metrics import is_told
 from trainer_adapter.queue import Ticket
 from trainer_adapter.tokens import (
     Completion,
@@ -96,6 +97,7 @@ class Rollout:
         self._chat = chat
         self._settings = settings
         self._clock = clock
+        self._n_full = 0
 
     async def play(self, ticket: Ticket, session: HubSession, *, sampled: Sampled | None = None) -> Trajectory:
         """The trajectory of one ticket on a session that has not been started. ``sampled`` hears of every completion."""
@@ -143,7 +145,7 @@ class Rollout:
     async def _play(self, ticket: Ticket, session: HubSession, progress: _Progress) -> StopReason:
         began = self._clock.now()
         try:
-            first = await _started(session)
+            first = await self._started(session)
         finally:
             progress.start_s = self._clock.now() - began
         messages = list(first.messages)
@@ -158,6 +160,18 @@ class Rollout:
                 return result.stop_reason or StopReason.COMPLETED
             messages += [action, *result.messages]
             self._observe(session, messages, completion, result.messages, progress)
+
+    async def _started(self, session: HubSession) -> Observation:
+        """A hub whose workers are all taken is busy, not broken: it is asked again for as long as it has some."""
+        while True:
+            try:
+                return await session.start()
+            except NoCapacityError as error:
+                if not error.details.get("n_workers"):
+                    raise
+                self._n_full += 1
+                if is_told(self._n_full):
+                    log.info("the hub is full, trajectories wait for it (%d times so far): %s", self._n_full, error)
 
     async def _sample(self, ticket: Ticket, turn: int, progress: _Progress) -> Completion | None:
         """The next completion, already in the track; None when the context ends before it does. Raises SamplerError."""
@@ -227,13 +241,3 @@ class Rollout:
             n_turns=len(progress.rewards),
             timing=self._timing(progress),
         )
-
-
-async def _started(session: HubSession) -> Observation:
-    """A hub whose workers are all taken is busy, not broken: it is asked again unless it has none."""
-    while True:
-        try:
-            return await session.start()
-        except NoCapacityError as error:
-            if error.details.get("n_workers") == 0:
-                raise

@@ -31,6 +31,7 @@ from envhub.core.errors import (
 from envhub.core.types import EnvironmentInfo
 from trainer_adapter.config import Config, ConfigError, TaskSection, key_in, load
 from trainer_adapter.openrlhf import compat
+from trainer_adapter.openrlhf.checkpoints import start_of
 from trainer_adapter.openrlhf.model import rendering
 from trainer_adapter.plan import Row, plan
 from trainer_adapter.stream import TaskSource
@@ -49,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(console, str(error))
     try:
         resolved = plan(config, extra=extra)
-        chat = [Row("chat format", f"{config.model.format}: {rendering(config.model)}")] if arguments.dry_run else []
-        _show(console, resolved.flags, [*resolved.rows, *chat])
+        _show(console, resolved.flags, [*resolved.rows, *(_found(config) if arguments.dry_run else ())])
         sources = asyncio.run(check_hub(config, tell=partial(console.print, markup=False)))
     except ConfigError as error:
         return _refused(console, str(error))
@@ -67,6 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(
             console, f"training needs the package {error.name!r}: see trainer_adapter/README.md, how to install it"
         )
+
+
+def _found(config: Config) -> Sequence[Row]:
+    """What a run would find on this machine. Raises ConfigError."""
+    return (
+        Row("chat format", f"{config.model.format}: {rendering(config.model)}"),
+        Row("begins", start_of(config).text),
+    )
 
 
 async def check_hub(config: Config, *, tell: Callable[[str], None] = lambda line: None) -> tuple[TaskSource, ...]:

@@ -160,6 +160,18 @@ async def test_the_deadline_answers_with_no_capacity(room: Room) -> None:
     await first.free()
 
 
+async def test_a_start_that_nobody_will_serve_is_told_so(room: Room) -> None:
+    peer = room.peer(capacity=1)
+    first = Slot(room)
+    await settle()
+    peer.say(Draining(True))
+    slot = Slot(room, wait_s=5)
+    await room.pass_time(6)
+    error = await slot.error()
+    assert isinstance(error, NoCapacityError) and error.details["n_workers"] == 0
+    await first.free()
+
+
 async def test_no_patience_means_an_answer_at_once(room: Room) -> None:
     first, _ = await waiting(room)
     assert isinstance(await Slot(room, wait_s=0).error(), NoCapacityError)

@@ -93,7 +93,9 @@ def test_one_that_is_not_whole_is_told_and_the_newest_whole_one_taken(tmp_path: 
         saved(policy, tag)
     DAMAGES[told](policy / "global_step12")
     start = start_of(config(tmp_path))
-    assert start.tag == "global_step11" and (policy / "latest").read_text() == "global_step11"
+    assert start.tag == "global_step11" and (policy / "latest").read_text() == "global_step12"
+    start.note()
+    assert (policy / "latest").read_text() == "global_step11"
     assert "training goes on from global_step11" in start.text and "global_step12" in start.text and told in start.text
     assert not list(policy.glob("*.new"))
     assert start_of(config(tmp_path)).tag == "global_step11"
@@ -130,16 +132,27 @@ def test_a_critic_goes_on_from_the_same_step(tmp_path: Path, policy: Path) -> No
         saved(part, "global_step2")
     saved(policy, "global_step4")
     assert start_of(config(tmp_path)).tag == "global_step4"
-    assert start_of(config(tmp_path, baseline="gae")).tag == "global_step2"
+    both = start_of(config(tmp_path, baseline="gae"))
+    both.note()
+    assert both.tag == "global_step2"
     assert [(part / "latest").read_text() for part in (policy, critic)] == ["global_step2"] * 2
 
 
-@pytest.mark.parametrize("left", ["_actor/global_step2", "_actor/best_global_step7", "final"])
+@pytest.mark.parametrize("left", ["_actor/global_step2", "_actor/best_global_step7"])
 def test_a_run_that_begins_anew_spares_what_another_one_saved(tmp_path: Path, left: str) -> None:
     (tmp_path / left).mkdir(parents=True)
     with pytest.raises(ConfigError, match=rf"train\.checkpoint.*{left}.*train\.resume = true.*another folder.*delete"):
         start_of(config(tmp_path, resume=False))
     assert (tmp_path / left).is_dir()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("left", ["final", "final_critic", "global_step2_hf", "_critic/global_step2"])
+def test_what_cannot_be_gone_on_from_is_spared_too(tmp_path: Path, left: str, resume: bool) -> None:
+    """And nobody is told to go on from it."""
+    (tmp_path / left).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=rf"holds what an earlier run saved \({left}\).*: name another folder"):
+        start_of(config(tmp_path, resume=resume))
 
 
 def test_a_run_that_begins_anew_takes_a_folder_with_other_things(tmp_path: Path, policy: Path) -> None:

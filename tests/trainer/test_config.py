@@ -95,6 +95,12 @@ def test_the_paper_s_settings() -> None:
         ("[train]\nlr_warmup = 0.1", "constant_with_warmup"),
         ("[train]\nlr_scheduler = 'reduce_on_plateau'", "lr_scheduler"),
         ("[train]\ndevice = 'tpu'", "device"),
+        ("[train]\nseed = -1", "seed"),
+        ("[train]\nseed = 4294967296", "seed"),
+        (
+            "[queue]\nstaleness_of = 'all'\n[engines]\nn = 2\nstale_ratio = 0.5",
+            r"staleness_of 'all'.*24 versions behind.*max_staleness 4",
+        ),
         ("[engines]\nn = 2\nstale_ratio = 0.5\nweights = [1e308, 1e308]", r"engines\.weights are too large"),
         (
             "[[tasks]]\nenvironment = 'a'\nweight = 1e308\n[[tasks]]\nenvironment = 'b'\nweight = 1e308",
@@ -333,6 +339,17 @@ async def test_a_dry_run_shows_the_plan_and_checks_the_hub(tmp_path: Path) -> No
             text = f"[model]\npath = 'm'\n[hub]\nurl = '{served.url}'\n[[tasks]]\n{change}"
             with pytest.raises(ConfigError, match=said):
                 await train.check_hub(load(written(tmp_path, text)))
+
+
+def test_a_dry_run_says_what_a_run_would_begin_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "checkpoints"
+    small = SMALL.replace("[train]\n", f"[train]\ncheckpoint = '{folder}'\n")
+    file = written(tmp_path, f"{small}\n[hub]\nurl = 'http://127.0.0.1:9'")
+    train.main(["--config", str(file), "--dry-run"])
+    assert "training begins anew" in capsys.readouterr().out
+    (folder / "final").mkdir(parents=True)
+    assert train.main(["--config", str(file), "--dry-run"]) == 2
+    assert "holds what an earlier run saved (final)" in capsys.readouterr().out
 
 
 def test_the_command_says_what_is_wrong_and_what_to_do(

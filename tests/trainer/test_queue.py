@@ -240,6 +240,25 @@ def test_a_run_whose_groups_are_all_flat_stops_with_the_reason() -> None:
     assert made.account().balanced
 
 
+def test_a_run_whose_groups_all_come_back_too_old_stops_with_the_reason() -> None:
+    made = queue(b_min=1, max_staleness=1, max_lost_groups=3)
+    made.advance(5)
+
+    def play(version: int) -> None:
+        for ticket in made.admit(TASK):
+            made.put(played(ticket, float(ticket.member), versions=(version,)))
+
+    play(3)
+    play(3)
+    play(5)
+    assert drained(made).staleness == (0,)
+    play(3)
+    play(3)
+    with pytest.raises(NothingToTrainError, match="last 3 groups came back too old"):
+        play(3)
+    assert made.account().balanced
+
+
 def test_what_survivors_lost_is_counted_by_its_reason() -> None:
     made = queue(group_size=4, b_min=1, n_retries=0, on_failure=OnFailure.SURVIVORS, max_failure_rate=1.0)
     kinds = {0: FailureKind.UNTRAINABLE, 1: FailureKind.INFRASTRUCTURE}

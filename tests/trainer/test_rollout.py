@@ -153,12 +153,13 @@ async def test_a_hub_that_is_full_is_waited_for_and_is_no_failure_b015() -> None
         assert [each.failure for each in await asyncio.gather(*playing)] == [None, None]
 
 
-async def test_an_environment_that_no_worker_serves_is_a_failure_b015() -> None:
+@pytest.mark.parametrize("said", [{"n_workers": 0}, {}], ids=["unserved", "refused by its worker"])
+async def test_a_start_that_waiting_does_not_help_is_a_failure_b015(said: dict[str, int]) -> None:
     class Unserved:
         turn = 0
 
         async def start(self) -> object:
-            raise NoCapacityError("no worker that serves it is linked now", n_workers=0)
+            raise NoCapacityError("no slot", **said)
 
         async def cancel(self) -> None: ...
 

@@ -19,10 +19,17 @@ _TAG = re.compile(r"(best_)?global_step(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """``tag``: of the checkpoint that OpenRLHF will load, None when there is none; ``text``: what to tell about it."""
+    """``tag``: of the checkpoint that OpenRLHF will load, None when there is none; ``text``: what to tell about it. ``unnoted``: the
+    folders whose ``latest``, by which DeepSpeed finds it, names another one so far."""
 
     tag: str | None
     text: str
+    unnoted: tuple[Path, ...] = ()
+
+    def note(self) -> None:
+        """Make DeepSpeed find it."""
+        for part in self.unnoted:
+            _write(part / "latest", str(self.tag))
 
 
 def random_file(checkpoint: Path, rank: int) -> Path:
@@ -31,12 +38,13 @@ def random_file(checkpoint: Path, rank: int) -> Path:
 
 
 def start_of(config: Config) -> Start:
-    """Where the last checkpoint is not complete, DeepSpeed's ``latest`` is made to name the newest that is. Raises ConfigError."""
+    """The last checkpoint or, where that is not complete, the newest that is. Changes nothing. Raises ConfigError."""
     folder = Path(config.train.checkpoint)
     policy = folder / "_actor"
     tags = _tags(policy)
-    if not config.train.resume:
+    if not config.train.resume or not tags:
         _check_unused(folder, tags)
+    if not config.train.resume:
         return Start(None, f"training begins anew, checkpoints go to {folder}")
     if not tags:
         return Start(None, f"train.resume: {folder} holds no checkpoint, training begins anew")
@@ -48,22 +56,23 @@ def start_of(config: Config) -> Start:
     named = list(dict.fromkeys(_latest(part) for part in parts))
     if len(named) == 1 and named[0] in complete:
         return Start(named[0], f"train.resume: training goes on from {named[0]} in {folder}")
-    for part in parts:
-        _write(part / "latest", complete[0])
     unusable = [f"{tag} {lacking.get(tag, 'is not there')}" for tag in named if tag and tag not in complete]
     return Start(
         complete[0],
         f"train.resume: training goes on from {complete[0]} in {folder}, the newest complete checkpoint: "
         f"{'; '.join(unusable) or 'which one was the last is not noted'}",
+        tuple(parts),
     )
 
 
 def _check_unused(folder: Path, tags: Sequence[str]) -> None:
-    found = [*(f"_actor/{tag}" for tag in tags), *(["final"] if (folder / "final").exists() else ())]
+    others = (path.name for pattern in ("*_hf", "final*") for path in sorted(folder.glob(pattern)))
+    found = [*(f"_actor/{tag}" for tag in tags), *(f"_critic/{tag}" for tag in _tags(folder / "_critic")), *others]
     if found:
+        go_on = "set train.resume = true to go on from there, " if tags else ""
         raise ConfigError(
-            f"train.checkpoint: {folder} holds what an earlier run saved ({', '.join(found)}), and this one would write over it: set "
-            "train.resume = true to go on from there, name another folder, or delete this one"
+            f"train.checkpoint: {folder} holds what an earlier run saved ({', '.join(found)}), and this one would write over it: "
+            f"{go_on}name another folder, or delete this one"
         )
 
 

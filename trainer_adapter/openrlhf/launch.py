@@ -38,6 +38,7 @@ def launch(config: Config, sources: tuple[TaskSource, ...], extra: Sequence[str]
         start = checkpoints.start_of(config)
     except (compat.IncompatibleError, ConfigError) as error:
         return _stop(error)
+    start.note()
     print(start.text, flush=True)  # noqa: T201  # the terminal is the caller
     train = structs.replace(config.train, resume=start.tag is not None)
     run = settings.Settings(config=structs.replace(config, train=train), sources=sources)

@@ -113,8 +113,8 @@ class Rollouts:
             ) as pipeline:
                 self._running().set_result(pipeline)
                 await self._event("stopped").wait()
-            for evaluation in self._evaluations:
-                evaluation.cancel()
+                for evaluation in self._evaluations:
+                    evaluation.cancel()
             await asyncio.gather(*self._evaluations, return_exceptions=True)
 
     # --- what our trainer calls -------------------------------------------------------------------------------------

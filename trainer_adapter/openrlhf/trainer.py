@@ -174,6 +174,11 @@ class Trainer(unwrapped(ppo_trainer_async.TrainingActor)):  # type: ignore[misc]
         self._evaluate(global_step)
         return global_step
 
+    def save_logs_and_checkpoints(self, *args: Any, **kwargs: Any) -> None:
+        """Ordinary checkpoints have no metric: OpenRLHF makes room by the lowest metric, which after a peak is the newest's."""
+        self._latest_eval_metric_value = None
+        super().save_logs_and_checkpoints(*args, **kwargs)
+
     def _client_states(self, global_step: int) -> dict[str, Any]:
         """What a checkpoint holds besides the model; the names that OpenRLHF reads stand first."""
         return {

@@ -15,7 +15,7 @@ def test_two_ranks_with_a_reference_model_outlive_a_worker_and_a_controller(
     start: Callable[..., Any], hub: Any, until: Callable[..., None]
 ) -> None:
     """B015: what was lost has no reward and is played again."""
-    n_steps = 14
+    n_steps = 16
     hub.start_worker()
     run = start(n_steps=n_steps, n_gpus=2, micro_batch=2, kl_coef=1e-3)
     run.wait_for_step(1)

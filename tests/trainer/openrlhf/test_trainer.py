@@ -47,6 +47,25 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float], list[st
     return run
 
 
+def test_ordinary_checkpoints_leave_by_age_and_not_by_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenRLHF deletes the lowest metric first: after a peak that would be the newest."""
+    from openrlhf.trainer import ppo_trainer
+
+    from trainer_adapter.openrlhf.trainer import Trainer
+
+    saved: list[dict[str, Any]] = []
+    trainer = Trainer.__new__(Trainer)
+    trainer.args = SimpleNamespace(logger=SimpleNamespace(logging_steps=1), ckpt=SimpleNamespace(save_steps=1))
+    trainer.wandb_logger = trainer.tensorboard_logger = None
+    trainer.best_eval_metric_key, trainer.best_eval_metric_value = "pass1", 0.7
+    trainer._latest_eval_metric_value = 0.3
+    group = SimpleNamespace(async_run_method=lambda **given: saved.append(given) or [])
+    trainer.actor_model_group = trainer.critic_model_group = group
+    monkeypatch.setattr(ppo_trainer.ray, "get", lambda answers: answers)
+    trainer.save_logs_and_checkpoints(5, {}, {})
+    assert [(each["tag"], each["metric_value"]) for each in saved] == [("global_step5", None)] * 2
+
+
 GOOD = {"policy_loss": -0.5, "actor_grad_norm": 0.0, "critic_loss": 2.0}
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 
+from envhub.core.endings import ended
 from envhub.core.types import TaskRef
 from trainer_adapter.queue import Batch, Ticket, TrajectoryQueue
 from trainer_adapter.tokens import Failure, FailureKind, Trajectory
@@ -86,14 +87,7 @@ class Pipeline:
         self.queue.cancel()
         for task in self._playing:
             _cancel_once(task)
-        cancelled: asyncio.CancelledError | None = None
-        while self._playing:
-            try:
-                await asyncio.wait(self._playing)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+        await ended(list(self._playing))
 
     @property
     def n_live(self) -> int:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from envhub import wire
 from envhub.core.clock import Clock, SystemClock
+from envhub.core.endings import ended
 from envhub.core.errors import (
     EnvhubError,
     EnvironmentNotFoundError,
@@ -270,12 +271,5 @@ def _too_late(message: Message, error: SessionEndedError) -> StepResult:
 async def _finish(work: Any) -> None:
     """Let a clean-up, which bounds its own time, run to its end, however often the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+    await ended([task])
     task.result()

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from envhub.core.endings import ended
+
 log = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 30.0
@@ -23,13 +25,8 @@ async def close_quietly(close: Callable[[], Awaitable[Any]]) -> None:
             await close()
 
     task = asyncio.ensure_future(bounded())
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if not task.cancelled() and (failure := task.exception()) is not None:
-        log.error("an episode did not close cleanly: %s: %s", type(failure).__name__, failure)
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await ended([task])
+    finally:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("an episode did not close cleanly: %s: %s", type(failure).__name__, failure)

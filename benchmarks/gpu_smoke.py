@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from harness import Claim, arguments, finish
@@ -142,7 +141,7 @@ def _engine_errors(device: Any) -> tuple[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         own.save_pretrained(folder)
         engine = LLM(
-            str(Path(folder)), skip_tokenizer_init=True, enforce_eager=True, max_model_len=256, seed=0,
+            folder, skip_tokenizer_init=True, enforce_eager=True, max_model_len=256, seed=0,
             gpu_memory_utilization=0.3, kv_cache_memory_bytes=64 << 20, logprobs_mode="processed_logprobs",
             worker_extension_cls="trainer_adapter.openrlhf.vllm_worker.HubWorker",
         )  # fmt: skip
@@ -165,9 +164,8 @@ def _takes(worker: Any, sent: Mapping[str, Any]) -> bool:
         def broadcast(self, tensor: Any, src: int, stream: Any = None) -> None:
             tensor.copy_(sent[arriving])
 
-    worker = getattr(
-        worker, "worker", worker
-    )  # vLLM hands out a wrapper, which reads through and does not write through
+    # vLLM hands out a wrapper, which reads through and does not write through
+    worker = getattr(worker, "worker", worker)
     worker._model_update_group, worker._model_update_with_ray = RecordingGroup(Wire(), sends=False), False
     worker._received = {}
     for arriving, tensor in sent.items():

@@ -258,8 +258,6 @@ def check(config: Config) -> None:
         except ValueError as error:
             raise ConfigError(str(error)) from error
     _check_url(config.hub.url)
-    if not math.isfinite(sum(config.engines.weights)):
-        raise ConfigError("engines.weights are too large: their sum is not finite")
     _check_tasks("tasks", config.tasks)
     if config.evaluate is not None:
         _check_tasks("evaluate.tasks", config.evaluate.tasks)

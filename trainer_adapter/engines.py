@@ -37,8 +37,10 @@ class EnginePlan:
             raise ValueError("stale_every must be at least 1")
         if self.weights and (len(self.weights) != self.n_engines or min(self.weights) < 0 or sum(self.weights) <= 0):
             raise ValueError(f"weights must be {self.n_engines} numbers of at least 0, not all 0")
-        if self.weights and not 0 < sum(self.weights[: len(self.fresh)]) < math.inf:
-            raise ValueError("fresh engines, the first ones, must have a finite weight above 0")
+        if not math.isfinite(sum(self.weights)):
+            raise ValueError("engines.weights are too large: their sum is not finite")
+        if self.weights and not any(self.weights[: len(self.fresh)]):
+            raise ValueError("fresh engines, the first ones, must have a weight above 0")
 
     @property
     def n_stale(self) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envhub.bench.agents import ScriptAgent
@@ -45,7 +45,6 @@ class Everything(ToolEpisode):
 
 
 @given(st.integers())
-@settings(deadline=None)
 def test_random_arguments_conform_to_the_schema(seed: int) -> None:
     toolset = toolset_of(Everything)
     arguments = json.dumps(sample(toolset.specs[0].parameters, random.Random(seed)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envhub.gym.spaces import MAX_CHARS, Choice, Unicode, action_space, observation_space
@@ -103,7 +103,6 @@ def test_samples_survive_json(make: Callable[[], Space[Any]]) -> None:
 
 
 @given(st.text(st.characters(), max_size=30), st.integers(0, 40))
-@settings(deadline=None)
 def test_membership_is_length_alone(text: str, limit: int) -> None:
     assert (text in Unicode(limit)) == (len(text) <= limit)
 

@@ -63,7 +63,6 @@ def test_escape_sequences_are_removed_and_nothing_else(raw: bytes, clean: str) -
     assert shown(*(raw[i : i + 1] for i in range(len(raw))))[0] == clean
 
 
-@settings(deadline=None)
 @given(pieces, st.lists(st.integers(0, 1 << 30), max_size=12))
 def test_removal_does_not_depend_on_the_chunks(data: bytes, cuts: list[int]) -> None:
     whole, split = EscapeFilter(), EscapeFilter()
@@ -109,7 +108,6 @@ def test_B023_odd_bytes_become_replacement_characters() -> None:
     assert shown(b"\xff\xfe\x00", b"\xe2\x82")[0] == "\ufffd\ufffd\x00\ufffd"
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 30), max_size=12))
 def test_markers_are_found_however_the_stream_is_cut(cuts: list[int]) -> None:
     intro = f"\0{TOKEN}:"

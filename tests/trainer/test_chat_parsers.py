@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envhub import wire
@@ -122,7 +122,6 @@ def test_no_call_with_a_problem_is_executed_by_an_environment(family: str) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(deadline=None)
 @given(text=st.text(st.sampled_from(list('{}[]",:\\ \n</>_argkeyvtolcn1')) | st.characters(), max_size=60))
 def test_reading_never_raises_and_what_is_read_can_be_sent(family: str, text: str) -> None:
     marks = ("", "<tool_call>", "<|python_tag|>", "look\n", "CALL look ", '{"name": "look", "arguments": ')

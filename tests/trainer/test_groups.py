@@ -6,7 +6,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer_adapter.groups import GroupBaseline, group_advantages
@@ -31,7 +31,6 @@ def test_what_cannot_be_compared_gets_zero_b014(group: list[float], baseline: Gr
     assert group_advantages(group, baseline) == (0.0,) * len(group)
 
 
-@settings(deadline=None)
 @given(rewards)
 def test_grpo_has_mean_0_and_std_1_or_is_0(values: list[float]) -> None:
     found = group_advantages(values)
@@ -41,7 +40,6 @@ def test_grpo_has_mean_0_and_std_1_or_is_0(values: list[float]) -> None:
         assert statistics.pstdev(found) == pytest.approx(1, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(rewards)
 def test_leave_one_out_is_the_distance_to_the_others(values: list[float]) -> None:
     found = group_advantages(values, GroupBaseline.RLOO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.makers import TASK, completion, played
@@ -16,7 +16,6 @@ ids = st.lists(st.integers(0, 200_000), max_size=40)
 turns = st.lists(st.tuples(st.booleans(), ids), max_size=12)
 
 
-@settings(deadline=None)
 @given(turns)
 def test_every_trained_token_is_a_sampled_one_in_its_place_b010(episode: list[tuple[bool, list[int]]]) -> None:
     track = TokenTrack()

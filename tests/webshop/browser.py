@@ -182,14 +182,12 @@ class Tab:
         quad = (await self.call("DOM.getContentQuads", backendNodeId=node))["quads"][0]
         x, y = sum(quad[::2]) / 4, sum(quad[1::2]) / 4
         clicks = [(kind, count) for count in range(1, times + 1) for kind in ("mousePressed", "mouseReleased")]
-        await (
-            asyncio.gather(  # none waits for another, so that the last is no click on the page that the first asks for
-                *(
-                    self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
-                    for kind, count in clicks
-                )
-            )
+        sent = (
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
+            for kind, count in clicks
         )
+        # none waits for another, so that the last is no click on the page that the first asks for
+        await asyncio.gather(*sent)
 
     async def write(self, role: str, name: str, text: str) -> None:
         """Into an empty field."""

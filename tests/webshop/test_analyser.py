@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envhub.envs.webshop import analyser
@@ -46,14 +46,12 @@ def test_stop_words_are_lucenes_33() -> None:
     assert terms(" ".join(STOP_WORDS)) == []
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="aZes1_:.,;' -\"#*\t", max_size=40))
 def test_ascii_path_is_the_general_one(text: str) -> None:
     general = [match[1] for match in analyser._unicode_word().finditer(text.lower()) if match[1]]
     assert words(text) == general
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_cut_into_parts_of_it(text: str) -> None:
     assert all(word and word in analyser._lower(text) for word in words(text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envhub.envs.webshop.fuzzy import similar, token_set_ratio
@@ -22,7 +22,6 @@ def test_scores_and_decisions_of_the_published_pairs() -> None:
     assert [pair for pair in pairs if similar(pair[0], pair[1]) != (pair[2] > 85)] == []
 
 
-@settings(deadline=None)
 @given(PHRASES, PHRASES)
 @example("10 ounce (pack of 12)", "240 ounce (pack of 1)")
 @example("cba2ba21ba", "cba21ba21ba")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envhub.envs.webshop.catalogue import Goal, Product
@@ -171,7 +171,6 @@ TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(["red", "navy blue", "x-
 OPTIONS = st.one_of(st.lists(TEXTS, max_size=3).map(tuple), st.dictionaries(TEXTS, TEXTS, max_size=3))
 
 
-@settings(deadline=None)
 @given(
     goal=st.builds(
         Goal,

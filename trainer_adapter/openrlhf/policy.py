@@ -67,9 +67,8 @@ class PolicyTrainer(ppo_actor.ActorPPOTrainer):
 
     def _n_broken(self) -> int:
         """Parameters with values that are not finite, counted by rank; each rank looks at what it holds."""
-        held = (
-            getattr(each, "ds_tensor", each) for each in self.actor.model.module.parameters()
-        )  # a shard, with ZeRO-3
+        # with ZeRO-3 a shard
+        held = (getattr(each, "ds_tensor", each) for each in self.actor.model.module.parameters())
         flags = [~torch.isfinite(each.detach()).all() for each in held]
         return int(self.strategy.all_reduce({"n": float(torch.stack(flags).sum())}, op="sum")["n"])
 
